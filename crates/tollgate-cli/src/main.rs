@@ -11,6 +11,7 @@ mod allocator;
 mod args;
 mod client;
 mod command;
+mod file;
 mod input;
 mod redis_decider;
 mod show;

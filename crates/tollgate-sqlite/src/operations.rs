@@ -1,15 +1,15 @@
 //! The transactions of a question, a refund and an inspection.
 
 use smallvec::SmallVec;
-use tollgate::engine::{self, HoldSums, Outcome, Part, Portion, decide};
+use tollgate::engine::{self, HoldSums, Outcome, Part, Portion, Recalled, decide};
 use tollgate::{
     Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question, Receipt,
-    Refund, StoreError, Time,
+    Refund, RequestId, StoreError, Time,
 };
 
 use crate::context::Context;
 use crate::state::{self, LoadedState};
-use crate::sweep;
+use crate::{requests, sweep};
 
 pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreError> {
     let mut found: SmallVec<[LoadedState<'_>; 1]> = SmallVec::new();
@@ -36,6 +36,31 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
         }
     }
     Ok(outcome)
+}
+
+/// Answers a question under a request id: as before, if it was admitted before. Also returns the
+/// number of ids that are forgotten before their time.
+pub(crate) fn check_once(
+    cx: &Context<'_>,
+    question: &Question<'_>,
+    request: RequestId<'_>,
+) -> Result<(Outcome, u64), StoreError> {
+    if question.hold.is_some() {
+        return Err(StoreError::misuse(
+            "a hold is not remembered under a request id: ask without one",
+        ));
+    }
+    let (id, asked) = question.fingerprints(request);
+    let recalled = requests::recall(cx, question, (request, &id, &asked))?;
+    if let Recalled::Repeated(known) = recalled {
+        return Ok((known, 0));
+    }
+    let (outcome, is_kept) = recalled.judged(check(cx, question)?, question.mode);
+    let forgotten = match is_kept {
+        true => requests::remember(cx, question, (request, &id, &asked), &outcome)?,
+        false => 0,
+    };
+    Ok((outcome, forgotten))
 }
 
 /// Runs `work` on counts and what is held of them.

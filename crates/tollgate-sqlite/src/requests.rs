@@ -5,7 +5,6 @@ use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS, Outcome, Recalled, Remembered}
 use tollgate::{Question, RequestId, StoreError};
 
 use crate::context::Context;
-use crate::operations;
 
 /// Under this name the file records the format of the table.
 pub(crate) const EXTENSION: &str = "requests";
@@ -31,32 +30,8 @@ pub(crate) const MIGRATIONS: &[&str] = &["
 /// How many expired ids, of any counts, a new one removes at most.
 const REMOVED_AT_ONCE: i64 = 4;
 
-/// Answers a question under a request id: as before, if it was admitted before. Also returns the
-/// number of ids that are forgotten before their time.
-pub(crate) fn check(
-    cx: &Context<'_>,
-    question: &Question<'_>,
-    request: RequestId<'_>,
-) -> Result<(Outcome, u64), StoreError> {
-    if question.hold.is_some() {
-        return Err(StoreError::misuse(
-            "a hold is not remembered under a request id: ask without one",
-        ));
-    }
-    let (id, asked) = question.fingerprints(request);
-    let recalled = recall(cx, question, (request, &id, &asked))?;
-    if let Recalled::Repeated(known) = recalled {
-        return Ok((known, 0));
-    }
-    let (outcome, is_kept) = recalled.judged(operations::check(cx, question)?, question.mode);
-    let forgotten = match is_kept {
-        true => remember(cx, question, (request, &id, &asked), &outcome)?,
-        false => 0,
-    };
-    Ok((outcome, forgotten))
-}
-
-fn recall(
+/// The earlier answer under this id, if there is one.
+pub(crate) fn recall(
     cx: &Context<'_>,
     question: &Question<'_>,
     (request, id, asked): (RequestId<'_>, &[u8; 16], &[u8; 16]),
@@ -105,7 +80,7 @@ fn times(cx: &Context<'_>, request: RequestId<'_>) -> (i64, i64) {
 }
 
 /// Remembers an answer. Returns the number of ids that are forgotten before their time.
-fn remember(
+pub(crate) fn remember(
     cx: &Context<'_>,
     question: &Question<'_>,
     (request, id, asked): (RequestId<'_>, &[u8; 16], &[u8; 16]),

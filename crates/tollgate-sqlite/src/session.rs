@@ -208,7 +208,7 @@ impl Session {
             self.keeps_requests.set(true);
         }
         let (outcome, forgotten) = self.run_within(deadline, access, question.parts, |cx| {
-            requests::check(cx, question, request)
+            operations::check_once(cx, question, request)
         })?;
         self.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
         Ok(outcome)

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{StoreArgs, SubjectArgs};
+use super::counts::{StoreArgs, SubjectArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct Reserve {

@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use super::StoreArgs;
+use super::counts::StoreArgs;
 
 /// Queues: a limit that does not depend on time, but on who works them off.
 #[derive(Debug, Subcommand)]

@@ -13,9 +13,9 @@ use tollgate_logs::advise::{
 };
 use tollgate_logs::{Error, Reading, Traffic};
 
-use super::lab::write;
 use super::log::{LogOptions, headline, share};
 use crate::args::{Advise, Outliers};
+use crate::file::{beside, persist};
 use crate::input;
 use crate::show::{self, Output, wrapped};
 use crate::stop::Stop;
@@ -25,7 +25,7 @@ pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
     let options = options(args, &log)?;
     // Fail before the log is read if a file cannot be written, not an hour later.
     for path in [&args.policy, &args.csv, &args.report].into_iter().flatten() {
-        write::beside(path)?;
+        beside(path)?;
     }
     let start = Instant::now();
     let reading = Reading::by(log.by.clone()).with_cost(log.cost.clone());
@@ -96,7 +96,7 @@ fn with_bar(traffic: &Traffic, options: &Options, stop: &Stop) -> Result<Advice,
 fn write_files(args: &Advise, advice: &Advice) -> Result<Vec<String>> {
     let mut written = Vec::new();
     let mut file = |path: &Path, text: &str| -> Result<()> {
-        write::persist(write::beside(path)?, text.as_bytes(), path)?;
+        persist(beside(path)?, text.as_bytes(), path)?;
         written.push(path.display().to_string());
         Ok(())
     };

@@ -6,9 +6,9 @@ use anyhow::Result;
 use tollgate_logs::Error;
 use tollgate_logs::policy::{self, Change, Changed};
 
-use super::lab::write;
 use super::log::{Csv, LogOptions, Rules, deciding, headline, share};
 use crate::args::Diff;
+use crate::file::beside;
 use crate::show::{self, Output};
 use crate::stop::Stop;
 
@@ -24,7 +24,7 @@ pub(crate) fn diff(args: &Diff, out: &mut Output) -> Result<u8> {
     let (old, new) = (Rules::new(&args.old, has_costs)?, Rules::new(&args.new, has_costs)?);
     // Fail before the log is read if the file cannot be written, not an hour later.
     if let Some(path) = &args.csv {
-        write::beside(path)?;
+        beside(path)?;
     }
     let start = Instant::now();
     let sides = [&old.policies, &new.policies];

@@ -1,6 +1,6 @@
 //! `run`: runs a command when a limit admits it, and in a slot where there are slots.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -16,7 +16,7 @@ use tollgate::{Ask, Decision, Error, Hold, HoldName, Receipt, Verdict};
 use super::slot::Slot;
 use crate::args::{Run, SubjectArgs};
 use crate::input;
-use crate::show::duration;
+use crate::show::{duration, say};
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
 
@@ -291,11 +291,6 @@ impl SlotPauses {
         self.next = (self.next * 2).min(LAST_SLOT_PAUSE);
         pause
     }
-}
-
-/// Prints a line on stderr; errors are ignored.
-pub(super) fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Refunds the charge of a command that did not run, and gives its slot back.

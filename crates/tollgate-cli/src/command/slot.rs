@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::{Hold, Period};
 
-use super::run::say;
-use crate::show::duration;
+use crate::show::{duration, say};
 use crate::store::BlockingLimiter;
 
 /// The shortest pause between two attempts to renew.

@@ -106,6 +106,11 @@ pub(crate) fn bar(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
+/// Prints a line on stderr; errors are ignored.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 /// Prints a note on stderr; errors are ignored.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "note: {text}");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{list, said};
+use super::json::{list, said};
 use crate::input::shown;
 use crate::show;
 

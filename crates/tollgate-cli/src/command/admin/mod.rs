@@ -1,5 +1,6 @@
 //! `admin`: inspects and corrects counts of a running service, over its admin listener.
 
+mod json;
 mod look;
 
 use core::time::Duration;
@@ -17,6 +18,8 @@ use crate::args::{Admin, AdminAction, AdminCount, AdminService, RulingArgs, Ruli
 use crate::client;
 use crate::input::{secret, shown, wait};
 use crate::show::{self, Output};
+
+pub(super) use self::json::{list, said};
 
 /// The environment variable with the administrators' token, which keeps it out of process lists.
 const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
@@ -360,16 +363,6 @@ fn top(by: TopBy, answer: &Value) -> String {
         text.push_str(&format!("nobody else {verb} more than {times}\n"));
     }
     text
-}
-
-/// The elements of a JSON list; none where it is another value.
-pub(super) fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// A JSON value as text, strings without quotes.
-pub(super) fn said(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), shown)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use tollgate_logs::decide::ask;
 use tollgate_logs::{PerLimits, Verdict};
 use tollgate_policy::Authority;
 
+use super::begin::Begin;
 use super::cut_off::CutOff;
-use super::live::Begin;
 
 /// The backend that answers the questions of a case.
 pub(super) enum Front<S> {

@@ -15,6 +15,7 @@ use tollgate_logs::PerLimits;
 use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 
+use super::begin::{Begin, micros};
 use super::cut_off::CutOff;
 use super::front::{CallResult, Front, Returning, put, store_alone};
 use crate::redis_decider::{clear, open_run, run_name};
@@ -65,20 +66,6 @@ struct Driver<'e> {
     experiment: &'e Experiment,
     stop: &'e Stop,
     bar: ProgressBar,
-}
-
-/// The start of a case, by this machine's monotonic clock and by the store's clock.
-#[derive(Clone, Copy)]
-pub(super) struct Begin {
-    at: Instant,
-    pub(super) store_us: u64,
-}
-
-impl Begin {
-    /// Microseconds since the start; 0 before.
-    pub(super) fn now_us(self) -> u64 {
-        micros(self.at.elapsed())
-    }
 }
 
 /// The stores of a run on Redis, with their options.
@@ -412,8 +399,4 @@ async fn one_of(live: &mut Live<'_>, open: &mut JoinSet<CallResult>, most: Durat
         settle(live, done?);
     }
     Ok(())
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,12 @@
 //! `lab`: runs the same traffic under one strategy after the other.
 
+mod begin;
 mod cut_off;
 mod front;
 mod live;
 mod race;
 mod timeseries;
-pub(super) mod write;
+mod write;
 
 use std::time::{Duration, Instant};
 

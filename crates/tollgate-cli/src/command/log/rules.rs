@@ -12,7 +12,7 @@ use tollgate_policy::{Field, Policies};
 
 use super::LogOptions;
 use crate::args::FieldArgs;
-use crate::command::lab::write;
+use crate::file::beside;
 use crate::input::shown;
 use crate::show;
 use crate::stop::Stop;
@@ -21,14 +21,14 @@ use crate::stop::Stop;
 const ENDINGS: [&str; 3] = [".toml", ".yaml", ".yml"];
 
 /// The policies of a file, or those that limits become.
-pub(in crate::command) struct Rules {
-    pub(in crate::command) name: String,
-    pub(in crate::command) policies: Policies,
+pub(crate) struct Rules {
+    pub(crate) name: String,
+    pub(crate) policies: Policies,
 }
 
 impl Rules {
     /// A policy file by its ending, else limits.
-    pub(in crate::command) fn new(text: &str, has_costs: bool) -> Result<Self> {
+    pub(crate) fn new(text: &str, has_costs: bool) -> Result<Self> {
         if ENDINGS.iter().any(|ending| text.ends_with(ending)) {
             return Self::load(Path::new(text));
         }
@@ -38,7 +38,7 @@ impl Rules {
         Ok(Self { name: shown(text), policies: limits_as_policies(text, has_costs)? })
     }
 
-    pub(in crate::command) fn load(path: &Path) -> Result<Self> {
+    pub(crate) fn load(path: &Path) -> Result<Self> {
         let policies = Policies::load(path)?;
         Ok(Self { name: shown(&path.display().to_string()), policies })
     }
@@ -46,7 +46,7 @@ impl Rules {
 
 impl LogOptions {
     /// Reads the requests of the logs for these policies.
-    pub(in crate::command) fn requests(
+    pub(crate) fn requests(
         &self,
         logs: &[PathBuf],
         fields: &FieldArgs,
@@ -69,7 +69,7 @@ fn given(text: &str) -> Result<(Field, String)> {
 }
 
 /// Decides with a progress bar, until a signal arrives.
-pub(in crate::command) fn deciding<T>(
+pub(crate) fn deciding<T>(
     stop: &Stop,
     decide: impl FnOnce(&mut Go<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -85,22 +85,22 @@ pub(in crate::command) fn deciding<T>(
 }
 
 /// Decisions as rows of a file, which appears when it is complete.
-pub(in crate::command) struct Csv {
+pub(crate) struct Csv {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
 }
 
 impl Csv {
     /// A file with the header.
-    pub(in crate::command) fn new(path: &Path) -> Result<Self> {
-        let mut file = BufWriter::new(write::beside(path)?);
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        let mut file = BufWriter::new(beside(path)?);
         writeln!(file, "line,at_us,client,admitted,policy")
             .with_context(|| format!("{}: cannot be written", path.display()))?;
         Ok(Self { path: path.to_owned(), file })
     }
 
     /// One decision; `place` is its line and its time.
-    pub(in crate::command) fn row(
+    pub(crate) fn row(
         &mut self,
         place: (u32, u64),
         client: &[u8],
@@ -115,7 +115,7 @@ impl Csv {
     }
 
     /// Moves the file to its path, which is returned.
-    pub(in crate::command) fn finish(self) -> Result<String> {
+    pub(crate) fn finish(self) -> Result<String> {
         let Self { path, file } = self;
         let failed = || format!("{}: cannot be written", path.display());
         let file = file.into_inner().map_err(std::io::IntoInnerError::into_error);

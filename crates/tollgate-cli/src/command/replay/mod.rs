@@ -13,9 +13,10 @@ use tollgate_logs::replay::{self as replaying, CaseReport, Plan, Report, Strateg
 use tollgate_logs::{Error, Reading, Summary, Traffic};
 use tollgate_redis::Options;
 
-use super::lab::{Stoppable, run, write};
+use super::lab::{Stoppable, run};
 use super::log::{LogOptions, headline, share};
 use crate::args::Replay;
+use crate::file::{beside, persist};
 use crate::input::shown;
 use crate::redis_decider::{RedisDecider, redis};
 use crate::show::{self, Output};
@@ -47,7 +48,7 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     let plan = Plan::new(&args.limit, choice)?;
     // Fail before the log is read if the report cannot be written, not an hour later.
     if let Some(path) = &args.report {
-        write::beside(path)?;
+        beside(path)?;
     }
     let log = LogOptions::new(&args.log)?;
     let start = Instant::now();
@@ -112,7 +113,7 @@ fn drawn(
         show::note("interrupted: no report is written");
         return Ok(Err(stop.code()));
     }
-    write::persist(write::beside(path)?, html(&results).as_bytes(), path)?;
+    persist(beside(path)?, html(&results).as_bytes(), path)?;
     Ok(Ok(()))
 }
 

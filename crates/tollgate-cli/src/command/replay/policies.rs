@@ -8,8 +8,8 @@ use tollgate_logs::Error;
 use tollgate_logs::policy::{self, Decided, PolicyReport};
 
 use crate::args::Replay;
-use crate::command::lab::write;
 use crate::command::log::{Csv, LogOptions, Rules, deciding, headline, share};
+use crate::file::beside;
 use crate::show::{self, Output};
 use crate::stop::Stop;
 
@@ -21,7 +21,7 @@ pub(super) fn replay(args: &Replay, path: &Path, out: &mut Output) -> Result<u8>
     let rules = Rules::load(path)?;
     // Fail before the log is read if the file cannot be written, not an hour later.
     if let Some(path) = &args.csv {
-        write::beside(path)?;
+        beside(path)?;
     }
     let start = Instant::now();
     let requests = log.requests(&args.logs, &args.fields, &[&rules.policies])?;

@@ -20,7 +20,7 @@ use tollgate_server::{
 };
 use tollgate_stores::AnyStore;
 
-use self::options::options;
+use self::options::{options, threads};
 use self::signals::{ServiceSignal, Signals};
 use self::waiting::Waiting;
 use crate::args::{LogDenials, LogForm, Serve};
@@ -83,14 +83,6 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
         }
         code
     })
-}
-
-/// The number of threads. One thread answers tens of thousands of requests a second, and the client
-/// often runs on the same machine. With one thread per processor on two processors and a local
-/// client, fewer requests are answered, and one in a hundred waits for a processor.
-fn threads(said: Option<u16>) -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    said.map_or(processors.div_ceil(2), usize::from)
 }
 
 /// The runtime of one thread.

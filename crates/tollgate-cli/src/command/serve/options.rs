@@ -10,7 +10,6 @@ use tollgate_tower::identity::{
 
 #[cfg(feature = "resp")]
 use super::resp;
-use super::threads;
 use crate::args::{CallerLimitsArg, Family, OnOff, Parameters, Serve, Slashes, Unknown};
 use crate::input::{secret, wait};
 use crate::store::time_series_options;
@@ -18,6 +17,14 @@ use crate::store::time_series_options;
 /// The files that the service needs besides those of connections, and those of a thread.
 const OWN_FILES: u64 = 64;
 const THREAD_FILES: u64 = 4;
+
+/// The number of threads. One thread answers tens of thousands of requests a second, and the client
+/// often runs on the same machine. With one thread per processor on two processors and a local
+/// client, fewer requests are answered, and one in a hundred waits for a processor.
+pub(super) fn threads(said: Option<u16>) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    said.map_or(processors.div_ceil(2), usize::from)
+}
 
 /// The settings from the arguments and the environment.
 pub(super) fn options(args: &Serve) -> Result<Options> {

@@ -1,0 +1,15 @@
+//! Values of the JSON that a service answers.
+
+use serde_json::Value;
+
+use crate::input::shown;
+
+/// The elements of a JSON list; none where it is another value.
+pub(crate) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A JSON value as text, strings without quotes.
+pub(crate) fn said(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), shown)
+}
