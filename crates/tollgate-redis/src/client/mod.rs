@@ -6,6 +6,7 @@
 //! where there was no connection to send it by.
 
 mod cluster;
+mod elsewhere;
 mod key_slot;
 mod sentinel;
 mod single_flight;
@@ -291,22 +292,4 @@ pub(crate) async fn open_each(options: Options) -> Result<Vec<CommandConnection>
         CommandConnection::open(Options { target: Target::Server(address), ..options.clone() })
     });
     try_join_all(each).await
-}
-
-/// Whether the fault came before anything was sent, so that another node may be asked.
-fn is_unsent(fault: &Fault) -> bool {
-    matches!(fault, Fault::Unreachable { .. } | Fault::Breaker { .. } | Fault::NotPrimary)
-}
-
-/// Whether another node may answer by now, after a fault that is no reason to ask it this time.
-fn may_be_elsewhere(fault: &Fault) -> bool {
-    matches!(
-        fault,
-        Fault::Closed { .. }
-            | Fault::Deadline { .. }
-            | Fault::ClusterDown
-            | Fault::ReadOnly
-            | Fault::MasterDown
-            | Fault::Loading
-    )
 }

@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use self::reply::{announced, endpoint, is_unknown_name, named};
+use super::elsewhere::{is_unsent, may_be_elsewhere};
 use super::single_flight::SingleFlight;
 use super::topology::Topology;
-use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, refused};
 use crate::options::{Address, Endpoint, Options, Sentinels, list};

@@ -4,13 +4,14 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use super::kind::Kind;
-use super::{
-    Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, has_state, in_state_order, set_tag,
-};
-use crate::script::Script;
 use tollgate::strategy::{LuaStep, lua_steps};
 use tollgate::{Limit, LimitSet, engine};
+
+use super::clock::{Clock, GIVEN_LIFETIME_MS, encoded_expiry};
+use super::form::{has_state, in_state_order, set_tag};
+use super::kind::Kind;
+use super::parts::{Parts, distinct};
+use crate::script::Script;
 
 /// The arguments by which a script of this module knows a count: how many limits it has, what they
 /// are, 1 when they have a state beside their logs, how long what they count can matter, and for

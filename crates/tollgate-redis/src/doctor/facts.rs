@@ -5,8 +5,8 @@ use std::fmt;
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::cluster::Slots;
 use super::commands::{self, key_pattern};
+use super::slots::Slots;
 use crate::command_reply::CommandReply;
 use crate::key::KeyPrefix;
 
@@ -205,7 +205,6 @@ pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, Connection
 }
 
 /// The same for keys with this prefix, where the user needs more commands than on one server.
-/// The same, where the user needs more commands than on one server.
 pub(super) async fn gather_for<C: Commands>(
     connection: &mut C,
     prefix: &KeyPrefix,

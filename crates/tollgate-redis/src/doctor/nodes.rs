@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use super::commands::OF_CLUSTERS;
 use super::connection::{Line, Unopened};
 use super::facts::{Facts, gather_for};
+use super::finding::{Finding, Level, few};
 use super::server::{EVERYWHERE, Topic, acl_line, clock, latency, scripts};
-use super::{Finding, Level};
 use crate::key::KeyPrefix;
 use crate::options::{Address, Endpoint, Options};
 
@@ -222,7 +222,7 @@ pub(super) fn by_setting<'n>(nodes: &'n [Node], name: &str) -> BTreeMap<&'n str,
 /// The values of a setting that should be the same everywhere, with the nodes that have them.
 pub(super) fn listed(values: &BTreeMap<&str, Vec<String>>) -> String {
     let text = |(value, nodes): (&&str, &Vec<String>)| {
-        format!("{value} on {}", super::few(nodes, ", ").unwrap_or_default())
+        format!("{value} on {}", few(nodes, ", ").unwrap_or_default())
     };
     values.iter().map(text).collect::<Vec<_>>().join("; ")
 }

@@ -6,9 +6,6 @@ use std::time::Duration;
 
 use tollgate::StoreError;
 
-use self::permission::lacks;
-
-mod permission;
 mod reply;
 
 /// Whether a failed call was charged.
@@ -436,6 +433,14 @@ impl From<Fault> for StoreError {
         let is_alone = matches!(fault, Fault::WrongType | Fault::Refused { .. });
         let error = error.because(fault);
         if is_alone { error.alone() } else { error }
+    }
+}
+
+/// What a user lacks, in a message.
+fn lacks(missing: &str) -> String {
+    match missing {
+        "" => String::new(),
+        missing => format!(" it lacks the right to {};", missing.replace(' ', ", ")),
     }
 }
 

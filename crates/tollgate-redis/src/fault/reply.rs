@@ -1,6 +1,5 @@
 //! Faults that are read from the error replies of a server.
 
-use super::permission::no_permission;
 use super::{ChargeState, Fault};
 
 /// The most bytes of an error's code that are shown.
@@ -89,4 +88,16 @@ impl Fault {
             && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
         Self::Other { code: if is_code { code.to_owned() } else { String::new() } }
     }
+}
+
+/// The fault for the text of a `NOPERM`. Our own scripts look before they write, and name what the
+/// user lacks.
+fn no_permission(text: &str) -> Fault {
+    let (charge, missing) = match text.strip_prefix("TOLLGATE ") {
+        Some(missing) => (ChargeState::NotCharged, missing),
+        // Redis 7 appends the script's name to the error of a command in a script.
+        None if text.contains(" script: ") => (ChargeState::Unknown, ""),
+        None => (ChargeState::NotCharged, ""),
+    };
+    Fault::NoPermission { charge, missing: missing.to_owned() }
 }

@@ -7,20 +7,19 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Arg, Cmd, Value};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{Unconstrained, unconstrained};
 use tokio::time::Instant;
 
-use super::deadline::Deadline;
+use super::batch_script::BatchScript;
 use super::reply_errors::{lost, refused};
 use super::script_load;
-use super::wire::Sending;
+use super::sending::{BEFORE_KEYS, PendingCall, Sending};
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
@@ -30,147 +29,6 @@ pub const MAX_BATCHED: usize = 16;
 
 /// The most waiting calls that are searched for those of one script.
 const AT_ONCE: usize = 256;
-
-/// The arguments of a call before its keys: EVALSHA, the script's name, the number of keys.
-pub(super) const BEFORE_KEYS: usize = 3;
-
-/// The script of a batch, and whether the server has it.
-pub(crate) struct BatchScript {
-    /// Composed on first use, so a script without batches needs none.
-    script: OnceLock<Script>,
-    compose: Box<dyn Fn() -> Script + Send + Sync>,
-    /// By the number of the node, modulo their count. Nodes that share a place at worst load the
-    /// script again, or send calls alone.
-    states: [AtomicU8; STATES],
-    counts: Arc<Counts>,
-}
-
-/// Lifetime counters of batch scripts.
-#[derive(Default)]
-pub(crate) struct Counts {
-    /// The loads.
-    pub(crate) loads: AtomicU64,
-    /// The batched calls that were refused, and whose questions were then sent one by one.
-    pub(crate) refusals: AtomicU64,
-}
-
-/// More than most clusters have primaries.
-const STATES: usize = 32;
-
-/// Not loaded yet, or the server has forgotten it.
-const UNKNOWN: u8 = 0;
-/// Being loaded.
-const LOADING: u8 = 1;
-/// The server had it at the last call.
-const READY: u8 = 2;
-/// The server cannot run batches: it is a cluster node, or the user has too few permissions.
-const NEVER: u8 = 3;
-
-impl BatchScript {
-    /// `compose` makes the script; all batch scripts share `counts`.
-    pub(crate) fn new(
-        compose: impl Fn() -> Script + Send + Sync + 'static,
-        counts: Arc<Counts>,
-    ) -> Self {
-        let states = [const { AtomicU8::new(UNKNOWN) }; STATES];
-        Self { script: OnceLock::new(), compose: Box::new(compose), states, counts }
-    }
-
-    pub(super) fn script(&self) -> &Script {
-        self.script.get_or_init(&self.compose)
-    }
-
-    /// A call with the keys of several questions and no arguments, which the script refuses.
-    pub(super) fn trial(&self, keys: &[String]) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(self.script().sha()).arg(keys.len()).arg(keys);
-        command
-    }
-
-    /// Records the reply to the trial: of the script, or of the server instead.
-    ///
-    /// # Errors
-    /// A reply that does not show whether the script works.
-    pub(super) fn tried(&self, node: usize, answer: &Value) -> Result<(), Fault> {
-        let Value::ServerError(error) = answer else {
-            return Err(Fault::Garbled { charge: ChargeState::NotCharged });
-        };
-        match refused(error) {
-            // The trial's keys are invented, so the user may have permission for the real ones.
-            Fault::Refused { .. } | Fault::NoPermission { charge: ChargeState::NotCharged, .. } => {
-                self.change(node, UNKNOWN, READY);
-            }
-            fault if is_for_good(&fault) => self.set(node, NEVER),
-            fault => return Err(fault),
-        }
-        Ok(())
-    }
-
-    /// Records that a node has the script.
-    pub(super) fn is_loaded(&self, node: usize) {
-        self.change(node, UNKNOWN, READY);
-    }
-
-    /// Pretends that the server has the script.
-    #[cfg(test)]
-    pub(super) fn pretend(self) -> Self {
-        self.set(0, READY);
-        self
-    }
-
-    #[cfg(test)]
-    pub(super) fn refusals(&self) -> u64 {
-        self.counts.refusals.load(Ordering::Relaxed)
-    }
-
-    fn state(&self, node: usize) -> &AtomicU8 {
-        #[expect(clippy::indexing_slicing, reason = "below the length")]
-        &self.states[node % STATES]
-    }
-
-    fn set(&self, node: usize, state: u8) {
-        self.state(node).store(state, Ordering::Release);
-    }
-
-    /// Changes the state if it is still `from`; returns whether it did.
-    fn change(&self, node: usize, from: u8, to: u8) -> bool {
-        let state = self.state(node);
-        state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    fn is_ready(&self, node: usize) -> bool {
-        self.state(node).load(Ordering::Acquire) == READY
-    }
-}
-
-/// The reply to a call.
-#[derive(Debug)]
-pub(super) struct CallReply {
-    /// The call on its own.
-    pub(super) command: Cmd,
-    /// The reply, which may be a server error. `None` when its batch was refused, so that none of
-    /// its calls ran.
-    pub(super) answer: Option<Value>,
-}
-
-/// A call that waits to be sent.
-pub(super) struct PendingCall {
-    pub(super) sending: Sending,
-    /// When the caller stops waiting for the reply.
-    pub(super) by: Deadline,
-    pub(super) reply: oneshot::Sender<Result<CallReply, Fault>>,
-}
-
-impl PendingCall {
-    fn hear(self, answer: Option<Value>) {
-        // The caller may have been dropped.
-        drop(self.reply.send(Ok(CallReply { command: self.sending.command, answer })));
-    }
-
-    fn fail(self, fault: Fault) {
-        drop(self.reply.send(Err(fault)));
-    }
-}
 
 type Sent = Unconstrained<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
@@ -237,7 +95,7 @@ impl Batches {
         batch: &Arc<BatchScript>,
         mut alike: Vec<PendingCall>,
     ) {
-        if alike.len() > 1 && batch.change(self.node, UNKNOWN, LOADING) {
+        if alike.len() > 1 && batch.begin_load(self.node) {
             self.begin(cx, load(self.connection.clone(), Loading(Arc::clone(batch), self.node)));
         }
         if alike.len() == 1 || !batch.is_ready(self.node) {
@@ -298,15 +156,7 @@ async fn together(
             }
         }
         Ok(Value::ServerError(error)) => {
-            let fault = refused(&error);
-            if is_for_good(&fault) {
-                batch.set(node, NEVER);
-            } else if fault == Fault::NoScript {
-                // Unless it is being loaded already.
-                batch.change(node, READY, UNKNOWN);
-            }
-            let again = is_of_several(&fault);
-            batch.counts.refusals.fetch_add(u64::from(again), Ordering::Relaxed);
+            let again = batch.refuse(node, &refused(&error));
             for asked in all {
                 asked.hear((!again).then(|| Value::ServerError(error.clone())));
             }
@@ -322,19 +172,6 @@ async fn together(
             }
         }
     }
-}
-
-/// Whether a batch can fail with this error while each of its calls would succeed alone. None of
-/// them ran.
-fn is_of_several(fault: &Fault) -> bool {
-    is_for_good(fault) || matches!(fault, Fault::NoScript | Fault::TryAgain | Fault::ClusterDown)
-}
-
-/// Whether the error is permanent: the server does not allow keys of several subjects in one call.
-fn is_for_good(fault: &Fault) -> bool {
-    let denied = ChargeState::NotCharged;
-    matches!(fault, Fault::CrossSlot)
-        || matches!(fault, Fault::NoPermission { charge, .. } if *charge == denied)
 }
 
 /// One call for all: the keys of each, then the arguments of each.
@@ -368,23 +205,14 @@ struct Loading(Arc<BatchScript>, usize);
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        self.0.change(self.1, LOADING, UNKNOWN);
+        self.0.drop_load(self.1);
     }
 }
 
 async fn load(mut connection: MultiplexedConnection, loading: Loading) {
     let Loading(batch, node) = &loading;
-    let Ok(answer) = connection.send_packed_command(&script_load::command(batch.script())).await
-    else {
-        return;
-    };
-    // Until the script is loaded, calls are sent alone, and report other problems.
-    match script_load::loaded(batch.script(), &answer) {
-        Ok(()) => {
-            batch.counts.loads.fetch_add(1, Ordering::Relaxed);
-            batch.set(*node, READY);
-        }
-        Err(fault) if is_for_good(&fault) => batch.set(*node, NEVER),
-        Err(_) => {}
+    let command = script_load::command(batch.script());
+    if let Ok(answer) = connection.send_packed_command(&command).await {
+        batch.end_load(*node, script_load::loaded(batch.script(), &answer));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::silence::Silence;
+use super::silence::{Silence, Verdict};
 
 /// The state of the circuit breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,17 +16,6 @@ pub enum BreakerState {
     Open,
     /// The pause is over, and one call probes the server.
     HalfOpen,
-}
-
-/// What a call showed about the server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
-    /// It answered, even if with an error.
-    Answered,
-    /// It did not answer in time, or could not be reached.
-    Silent,
-    /// Neither: the connection broke, or the call was dropped or never sent.
-    Unclear,
 }
 
 /// Permission for a call, returned with the verdict.

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
-use super::batch::{BEFORE_KEYS, BatchScript};
-use super::wire::Sending;
+use super::batch_script::BatchScript;
+use super::sending::{BEFORE_KEYS, Sending};
 use crate::key::logs_beside;
 use crate::script::Script;
 

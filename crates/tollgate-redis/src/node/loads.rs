@@ -10,7 +10,8 @@ use tokio::time::timeout_at;
 
 use super::deadline::Deadline;
 use super::script_load::{ask_missing, command, loaded, missing};
-use super::wire::{CallError, Sending, Wire};
+use super::sending::Sending;
+use super::wire::{CallError, Wire};
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 

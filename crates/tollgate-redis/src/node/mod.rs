@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Pipeline, Value};
 use tollgate::StoreError;
 
-use self::breaker::{Breaker, Ticket, Verdict};
+use self::breaker::{Breaker, Ticket};
 use self::loads::{LoadCount, Loads};
 use self::script_reply::read;
+use self::silence::Verdict;
 use self::slot::{ConnectionSlot, STABLE};
 use self::wire::{CallError, LateOutcome, LateReply, Wire};
 use crate::fault::Fault;
@@ -33,7 +34,7 @@ use crate::options::{BREAKER_PAUSE, DEFAULT_BREAKER_TIMEOUT};
 use crate::script::Script;
 
 pub use self::batch::MAX_BATCHED;
-pub(crate) use self::batch::{BatchScript, Counts};
+pub(crate) use self::batch_script::{BatchScript, Counts};
 pub use self::breaker::BreakerState;
 pub(crate) use self::call::{Call, first_nonce};
 pub(crate) use self::command_connection::CommandConnection;
@@ -43,6 +44,7 @@ pub(crate) use self::redirect::{NotAnswered, Redirect};
 pub(crate) use self::reply_errors::refused;
 
 mod batch;
+mod batch_script;
 mod breaker;
 mod call;
 mod command_connection;
@@ -54,6 +56,7 @@ mod redirect;
 mod reply_errors;
 mod script_load;
 mod script_reply;
+mod sending;
 mod silence;
 mod slot;
 #[cfg(test)]

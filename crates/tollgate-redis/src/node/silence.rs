@@ -3,7 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::breaker::Verdict;
+/// What a call showed about the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It answered, even if with an error.
+    Answered,
+    /// It did not answer in time, or could not be reached.
+    Silent,
+    /// Neither: the connection broke, or the call was dropped or never sent.
+    Unclear,
+}
 
 /// The bits of a word that count the waiting calls: more than all connections may carry.
 const COUNT_BITS: u32 = 26;

@@ -12,33 +12,12 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::batch::{BatchScript, Batches, CallReply, PendingCall};
+use super::batch::Batches;
 use super::deadline::Deadline;
 use super::reply_errors::lost;
+use super::sending::{CallReply, PendingCall, Sending};
 use crate::fault::{ChargeState, Fault};
 use crate::options::Options;
-
-/// What is sent of a call.
-pub(super) struct Sending {
-    /// The call on its own.
-    pub(super) command: Cmd,
-    /// The number of its keys.
-    pub(super) keys: usize,
-    /// The number of its words, of which its keys are some; 0 where it is sent alone.
-    pub(super) words: usize,
-    /// The slot of its keys on a cluster, else 0.
-    pub(super) slot: u16,
-    /// The script of a batch that it may share with waiting calls of the same script and slot;
-    /// `None` for a call that is sent alone, and that no other overtakes.
-    pub(super) batch: Option<Arc<BatchScript>>,
-}
-
-impl Sending {
-    /// A command that is sent alone and has no keys.
-    pub(super) fn alone(command: Cmd) -> Self {
-        Self { command, keys: 0, words: 0, slot: 0, batch: None }
-    }
-}
 
 /// A connection. It ends when the last handle is dropped. Each waiting call holds one, so a retired
 /// connection lives until its last call is done.

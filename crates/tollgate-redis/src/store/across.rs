@@ -26,7 +26,7 @@ use tollgate::{
     Settled, Store as _, StoreError, Time,
 };
 
-use super::RedisStore;
+use super::redis_store::RedisStore;
 use super::refund::Left;
 use crate::client::key_slot;
 use crate::node::Deadline;

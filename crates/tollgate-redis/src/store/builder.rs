@@ -8,7 +8,8 @@ use tollgate::{Clock as TimeSource, StoreError};
 
 use super::denials::Denials;
 use super::plan::Plans;
-use super::{RareScripts, RedisStore, Shared};
+use super::rare_scripts::RareScripts;
+use super::redis_store::{RedisStore, Shared};
 use crate::client::Client;
 use crate::compose::{Clock, Parts};
 use crate::key::Keys;
@@ -25,8 +26,26 @@ pub struct Builder {
     swapping: bool,
 }
 
+impl RedisStore {
+    /// Connects to `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or
+    /// `unix:///path`. Options such as `?deadline=50ms` and `&connections=1` follow.
+    ///
+    /// # Errors
+    /// The URL is invalid, or the server cannot be reached, refuses the password, or is not Redis.
+    /// Each error suggests a remedy.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::builder(Options::from_url(url)?).connect().await
+    }
+
+    /// A store that is not connected yet.
+    #[must_use]
+    pub fn builder(options: Options) -> Builder {
+        Builder::new(options)
+    }
+}
+
 impl Builder {
-    pub(super) fn new(options: Options) -> Self {
+    fn new(options: Options) -> Self {
         let keys = Keys::new().within(&options.prefix);
         Self { options, keys, given: None, encodes_expiry: false, swapping: false }
     }

@@ -16,8 +16,8 @@ use tollgate::{
     Settled, StoreError, Time,
 };
 
-use super::RedisStore;
 use super::plan::{CountArgs, HoldTask, asked};
+use super::redis_store::RedisStore;
 use super::reply::{Forgotten, damaged, parse_unsigned, unexpected_reply};
 use crate::compose::all_codes;
 use crate::key::Keys;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use tollgate::StoreError;
 
-use super::RedisStore;
+use super::redis_store::RedisStore;
 use super::reply::unexpected_reply;
 use crate::client::key_slot;
 use crate::node::Node;

@@ -11,7 +11,7 @@ use tollgate::{
     Settled, Store, StoreError, Time,
 };
 
-use super::RedisStore;
+use super::redis_store::RedisStore;
 use super::reply::{StoredValue, damaged, read_states, unexpected_reply};
 use crate::compose::in_state_order;
 use crate::key::Keys;

@@ -4,7 +4,7 @@ use redis::Value;
 use tollgate::engine;
 use tollgate::{Counted, Receipt, Refund, StoreError};
 
-use super::RedisStore;
+use super::redis_store::RedisStore;
 use super::reply::{parse_unsigned, unexpected_reply};
 use crate::compose::{in_state_order, most_of};
 use crate::key::Keys;

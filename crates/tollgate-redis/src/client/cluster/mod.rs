@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep_until};
 
 pub(super) use self::connect::primaries_now;
 use self::map::View;
+use super::elsewhere::{is_unsent, may_be_elsewhere};
 use super::key_slot::key_slot;
 use super::single_flight::SingleFlight;
 use super::topology::Topology;
-use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, NotAnswered, Redirect, refused};
 use crate::options::{Address, Endpoint};

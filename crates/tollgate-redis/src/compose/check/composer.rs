@@ -8,7 +8,9 @@ use tollgate::{Limit, LimitSet};
 use super::inline;
 use super::inline::InlinedFunction;
 use super::spec::{Check, ReplyFormat};
-use crate::compose::{Clock, Form, Parts, distinct, has_state, in_state_order, tag};
+use crate::compose::clock::Clock;
+use crate::compose::form::{Form, has_state, in_state_order, tag};
+use crate::compose::parts::{Parts, distinct};
 
 /// One limit in the script.
 pub(super) struct LimitSlot<'s> {
@@ -366,7 +368,7 @@ impl<'s> Composer<'s> {
     /// Charges one limit; `keep` writes the result.
     pub(super) fn charge(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
-        if !slot.limit.has_capacity() {
+        if !self.texts.has(slot.step, "charge") {
             // A ban takes nothing from a cost, and forgets nothing before it counts again.
             let _ = writeln!(
                 out,

@@ -12,7 +12,7 @@ mod write;
 use tollgate::LimitSet;
 
 use self::composer::Composer;
-use super::Parts;
+use super::parts::Parts;
 use crate::script::Script;
 
 pub use self::number_args::{number_args, shape};

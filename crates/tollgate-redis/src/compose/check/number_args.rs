@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use tollgate::LimitSet;
 
 use super::composer::{Composer, LimitSlot, Numbers, OF_PART, OF_SLOT, SubjectPart};
-use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag, tag};
+use crate::compose::clock::Clock;
+use crate::compose::form::{Form, has_state, in_state_order, part, set_tag, tag};
 
 /// The arguments of [`super::Check::compose_with_number_args`]'s script for these limits.
 #[must_use]

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::composer::{Composer, LimitSlot, SubjectPart};
 use super::spec::ReplyFormat;
 use super::write::row_format;
-use crate::compose::{Form, distinct, tag};
+use crate::compose::form::{Form, tag};
+use crate::compose::parts::distinct;
 use crate::state::MAX_EXACT;
 
 impl Composer<'_> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::composer::Composer;
 use super::spec::ReplyFormat;
-use crate::compose::Form;
+use crate::compose::form::Form;
 
 impl Composer<'_> {
     /// The lines that return an error before a charge is written, where the user may not run a

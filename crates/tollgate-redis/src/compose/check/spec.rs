@@ -2,7 +2,7 @@
 
 use tollgate::engine::Mode;
 
-use crate::compose::Clock;
+use crate::compose::clock::Clock;
 
 /// The format of a script's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::composer::{Composer, LimitSlot, SubjectPart};
-use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, encoded_expiry, tag};
+use crate::compose::clock::{Clock, GIVEN_LIFETIME_MS, encoded_expiry};
+use crate::compose::form::{Form, tag};
 
 impl Composer<'_> {
     /// Writes the charge of a subject.
@@ -178,21 +179,26 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
     }
 
     /// Whether a denial counts for bans.
-    fn hears_denials(&self) -> bool {
-        !self.check.mode.waits() && self.slots().any(|slot| slot.limit.hears_denials())
+    fn notes_denials(&self) -> bool {
+        !self.check.mode.waits() && self.slots().any(|slot| self.counts_denials(slot))
+    }
+
+    /// Whether the step of a limit counts what the limits beside it deny.
+    fn counts_denials(&self, slot: &LimitSlot<'_>) -> bool {
+        self.texts.has(slot.step, "deny")
     }
 
     /// Tells the bans of each subject that other limits of it have denied. While a ban runs,
     /// nothing is counted.
     pub(super) fn note_denial(&self, out: &mut String) {
-        if !self.hears_denials() {
+        if !self.notes_denials() {
             return;
         }
         out.push_str("local denied = false\n");
         for part in &self.parts {
             let all = || part.slots.iter();
             let waits = |bans: bool, how: &str| -> Vec<String> {
-                let some = all().filter(|slot| slot.limit.hears_denials() == bans);
+                let some = all().filter(|slot| self.counts_denials(slot) == bans);
                 some.map(|slot| format!("{} {how} 0", self.name("wait", slot))).collect()
             };
             let (idle, denied) = (waits(true, "=="), waits(false, "~="));
@@ -201,7 +207,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
             }
             let _ = writeln!(out, "if {} and ({}) then", idle.join(" and "), denied.join(" or "));
             out.push_str("  denied = true\n");
-            for slot in all().filter(|slot| slot.limit.hears_denials()) {
+            for slot in all().filter(|slot| self.counts_denials(slot)) {
                 let n = |what| self.name(what, slot);
                 let _ = writeln!(
                     out,
@@ -228,7 +234,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
             any.push(self.name("back", slot));
             any.push(format!("{} == 1", self.name("carried", slot)));
         }
-        if self.hears_denials() {
+        if self.notes_denials() {
             any.push("denied".to_owned());
         }
         let _ = writeln!(out, "if {} then", any.join(" or "));
@@ -274,11 +280,9 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
 
     /// A condition in Lua: more is used of a subject's limits than their bursts.
     fn owes(&self, part: &SubjectPart<'_>) -> String {
-        let may = part.slots.iter().filter(|slot| {
-            let declared = format!("local function {}_owes(", slot.step.name);
-            slot.form == Form::Pair && self.texts.hot(slot.step).contains(&declared)
-        });
-        let each = may.map(|slot| {
+        let may =
+            |slot: &&LimitSlot<'_>| slot.form == Form::Pair && self.texts.has(slot.step, "owes");
+        let each = part.slots.iter().filter(may).map(|slot| {
             let (step, a, b) = (slot.step.name, self.name("a", slot), self.name("b", slot));
             format!("{step}_owes({a}, {b}, now, {})", self.arguments(slot))
         });

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::view::Member;
-use super::{Cluster, Said};
-use crate::doctor::Finding;
+use super::view::{Cluster, Member, Said};
 use crate::doctor::facts::Facts;
+use crate::doctor::finding::Finding;
 use crate::doctor::nodes::{Node, by_setting, each, failover, listed, refused_at, timeout};
 use crate::options::Options;
 use crate::slots::SLOTS;

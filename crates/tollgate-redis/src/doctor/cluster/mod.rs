@@ -8,38 +8,15 @@ mod view;
 
 use futures_util::future::join_all;
 
-pub(super) use self::view::Slots;
-use self::view::{Listed, Member, View};
+use self::view::{Cluster, Listed, Said, Seed, View};
 use super::commands::OF_CLUSTERS;
-use super::connection::{Line, Unopened};
+use super::connection::{ConnectError, Line, Unopened};
 use super::facts::{Commands as _, ConnectionLost};
-use super::nodes::{Node, visit};
-use super::{ConnectError, Report};
+use super::nodes::visit;
+use super::report::Report;
+use super::slots::Slots;
 use crate::command_reply::CommandReply;
 use crate::options::{Address, Endpoint, Options, list};
-
-/// What was seen of a cluster.
-struct Cluster {
-    seeds: Vec<Seed>,
-    /// What the node said that knows the owners of most slots.
-    view: View,
-    /// Who are in the cluster by that view, each with what was seen of it.
-    members: Vec<(Member, Node)>,
-}
-
-/// An address of the URL.
-struct Seed {
-    name: String,
-    said: Said,
-}
-
-/// What is found at an address of the URL.
-enum Said {
-    Unreachable(String),
-    Refused(String),
-    NotACluster,
-    View(View),
-}
 
 pub(super) async fn examine(
     options: &Options,

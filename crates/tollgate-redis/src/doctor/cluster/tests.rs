@@ -1,8 +1,10 @@
 //! What a cluster would have to be broken for: replies, and what is judged by them.
 
+use super::view::Member;
 use super::*;
 use crate::doctor::facts::Facts;
-use crate::doctor::{Finding, Level};
+use crate::doctor::finding::{Finding, Level};
+use crate::doctor::nodes::Node;
 use crate::slots::SLOTS;
 
 fn text(text: &str) -> CommandReply {

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::Watch;
-use super::view::{AddressAnswer, Monitored, Watched};
+use super::view::{AddressAnswer, Monitored, Watch, Watched};
+use crate::doctor::finding::{Finding, few};
 use crate::doctor::nodes::{Node, each, failover, timeout};
-use crate::doctor::{Finding, few};
 
 /// With fewer sentinels no majority is left when one machine is lost.
 const SENTINELS: usize = 3;

@@ -8,24 +8,14 @@ mod view;
 
 use futures_util::future::join_all;
 
-use self::view::{AddressAnswer, Monitored, Watched, fields, watched};
+use self::view::{AddressAnswer, Monitored, Watch, Watched, fields, watched};
 use super::commands::OF_SENTINELS;
-use super::connection::{Line, Unopened};
+use super::connection::{ConnectError, Line, Unopened};
 use super::facts::{Commands as _, ConnectionLost};
-use super::nodes::{Node, visit};
-use super::{ConnectError, Report};
+use super::nodes::visit;
+use super::report::Report;
 use crate::command_reply::CommandReply;
 use crate::options::{Address, Endpoint, Options, Sentinels};
-
-/// What was seen of sentinels and servers.
-struct Watch {
-    name: String,
-    /// The sentinels of the URL.
-    sentinels: Vec<(String, AddressAnswer)>,
-    /// The primary that the latest answer names, and the replicas that are known, each with what
-    /// was seen of it. The primary is the first.
-    servers: Vec<(Watched, Node)>,
-}
 
 pub(super) async fn examine(
     options: &Options,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::doctor::facts::Facts;
-use crate::doctor::{Finding, Level};
+use crate::doctor::finding::{Finding, Level};
+use crate::doctor::nodes::Node;
 
 /// What a sentinel says of a primary at this port, with these fields changed.
 fn monitored(port: &str, changed: &[(&str, &str)]) -> Monitored {

@@ -1,9 +1,20 @@
-//! What a sentinel says of the servers that it watches.
+//! The view of sentinels: their replies, and the servers that they watch.
 
 use std::collections::BTreeMap;
 
 use crate::command_reply::CommandReply;
+use crate::doctor::nodes::Node;
 use crate::options::Endpoint;
+
+/// What was seen of sentinels and servers.
+pub(super) struct Watch {
+    pub(super) name: String,
+    /// The sentinels of the URL.
+    pub(super) sentinels: Vec<(String, AddressAnswer)>,
+    /// The primary that the latest answer names, and the replicas that are known, each with what
+    /// was seen of it. The primary is the first.
+    pub(super) servers: Vec<(Watched, Node)>,
+}
 
 /// What an address of the URL answers.
 #[derive(Clone, PartialEq, Eq, Debug)]

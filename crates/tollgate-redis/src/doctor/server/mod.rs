@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::cluster::Slots;
 use super::commands::key_pattern;
 use super::facts::{self, Facts, Rights};
-use super::{Finding, Level};
+use super::finding::{Finding, Level};
+use super::slots::Slots;
 
 /// A question about one server. There is no answer where the server does not say enough.
 pub(super) type Topic = fn(&Facts) -> Option<Finding>;
