@@ -4,9 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_redis::{RedisStore, Topology};
+use tollgate_stores::{AnyStore, Topology};
 
-use crate::AnyStore;
 use crate::service::{Kind, Refusal};
 
 /// How long after an answer the servers are asked again.
@@ -53,17 +52,9 @@ impl Settled {
     }
 }
 
-fn redis(store: &AnyStore) -> Option<&RedisStore> {
-    match store {
-        AnyStore::Redis(store) => Some(store.store()),
-        _ => None,
-    }
-}
-
 impl Servers {
     /// Asks the servers again and again. It ends where there is one alone.
     pub(crate) async fn follow(&self, store: AnyStore) {
-        let Some(store) = redis(&store) else { return };
         let mut reported = Reported::default();
         loop {
             match store.topology().await {
@@ -151,7 +142,6 @@ impl Servers {
 
 /// Refuses a store that serves some subjects only: a cluster of which slots have no primary.
 pub(crate) async fn all_is_served(store: &AnyStore) -> Result<(), Refusal> {
-    let Some(store) = redis(store) else { return Ok(()) };
     match store.topology().await.map_err(tollgate::Error::from)? {
         Some(topology) if topology.slots_down > 0 => {
             let slots = topology.slots_down;

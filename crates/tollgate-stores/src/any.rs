@@ -5,7 +5,10 @@ use core::time::Duration;
 use tollgate::operation::Operation;
 use tollgate::{Facts, LimitSet, MemoryStore, Receipt, Store, StoreError};
 use tollgate_lease::{Leased, LeasedCounters};
+#[cfg(feature = "redis")]
+use tollgate_redis::Topology;
 
+use crate::figures::Figures;
 use crate::kind::Kind;
 
 /// Where counts live: a store of one of the kinds there are.
@@ -153,6 +156,42 @@ impl AnyStore {
                 let builder = Leased::builder(store.store().clone());
                 Self::Redis(builder.deny_cache(entries).longest_denial(longest).build())
             }
+        }
+    }
+
+    /// The figures of the store itself. A store in memory locks each of its shards in turn.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        match self {
+            Self::Memory(store) => Figures::Memory {
+                subjects: store.subjects() as u64,
+                limit_sets: store.limit_sets() as u64,
+                bytes: store.bytes() as u64,
+                max_bytes: store.max_bytes() as u64,
+                shared: store.shared(),
+                refused: store.refused(),
+            },
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Figures::File,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => Figures::Servers {
+                breaker: store.store().breaker(),
+                script_loads: store.store().loads(),
+            },
+        }
+    }
+
+    /// Asks sentinels or a cluster where the counts are now
+    /// ([`RedisStore::topology`](tollgate_redis::RedisStore::topology)). None for one server, for a
+    /// file and for memory.
+    ///
+    /// # Errors
+    /// No node of the cluster answers.
+    #[cfg(feature = "redis")]
+    pub async fn topology(&self) -> Result<Option<Topology>, StoreError> {
+        match self {
+            Self::Redis(store) => store.store().topology().await,
+            _ => Ok(None),
         }
     }
 

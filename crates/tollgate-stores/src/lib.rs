@@ -43,6 +43,7 @@
 //! - [`AnyStore`] is the store, for [`tollgate::Limiter`] and for gates.
 //! - [`StoreUrl`] is a URL that was read and not opened yet, with the options of its store. It is
 //!   for programs that change them.
+//! - [`Figures`] has the figures of a store, for metrics.
 //! - [`Kind`] is which kind of store a URL means, for programs that take only some.
 //!
 //! # Features
@@ -58,9 +59,13 @@
 struct Readme;
 
 mod any;
+mod figures;
 mod kind;
 mod url;
 
 pub use any::AnyStore;
+pub use figures::Figures;
 pub use kind::{Kind, UnknownKind, scheme};
+#[cfg(feature = "redis")]
+pub use tollgate_redis::{BreakerState, Topology};
 pub use url::StoreUrl;

@@ -9,8 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tollgate_policy::Outcome;
-use tollgate_redis::BreakerState;
-use tollgate_stores::AnyStore;
+use tollgate_stores::{BreakerState, Figures};
 
 use super::History;
 use crate::clock::since_epoch;
@@ -180,15 +179,15 @@ async fn store(service: &Service) -> Value {
     let mut told = json!({
         "kind": store.kind(), "counts": error.is_none(), "error": error, "took_us": took_us
     });
-    match store {
-        AnyStore::Memory(store) => {
-            told["subjects"] = json!(store.subjects());
-            told["bytes"] = json!(store.bytes());
-            told["max_bytes"] = json!(store.max_bytes());
-            told["full_decisions"] = json!(store.shared() + store.refused());
+    match store.figures() {
+        Figures::Memory { subjects, bytes, max_bytes, shared, refused, .. } => {
+            told["subjects"] = json!(subjects);
+            told["bytes"] = json!(bytes);
+            told["max_bytes"] = json!(max_bytes);
+            told["full_decisions"] = json!(shared + refused);
         }
-        AnyStore::Redis(store) => {
-            told["breaker"] = json!(match store.store().breaker() {
+        Figures::Servers { breaker, .. } => {
+            told["breaker"] = json!(match breaker {
                 BreakerState::Closed => "closed",
                 BreakerState::HalfOpen => "half open",
                 _ => "open",

@@ -18,8 +18,7 @@ use tollgate::HoldKind;
 use tollgate::Store as _;
 use tollgate_policy::{Authority, Counters, Gate, Outcome};
 use tollgate_queue::Stats;
-use tollgate_redis::BreakerState;
-use tollgate_stores::AnyStore;
+use tollgate_stores::{AnyStore, BreakerState, Figures};
 
 use super::latency::Latency;
 use super::{FrontFamily, Metrics, OTHER, Reloaded, text};
@@ -313,8 +312,8 @@ impl Numbers {
         let help = "The kind of store that keeps the counts.";
         info(encoder, ("tollgate_store", help), ("kind", store.kind()))?;
         let help = "Memory used by the cache of inline limits.";
-        let (name, bytes) = ("tollgate_limits_cache", Some(&Unit::Bytes));
-        gauge(encoder, (name, help), bytes, self.limits.bytes())?;
+        let (name, unit) = ("tollgate_limits_cache", Some(&Unit::Bytes));
+        gauge(encoder, (name, help), unit, self.limits.bytes())?;
         if let Some(leases) = store.leases() {
             let help = "Charges made ahead, for leases.";
             counter(encoder, "tollgate_lease_renewals", help)?.count([], leases.renewals)?;
@@ -333,34 +332,31 @@ impl Numbers {
         let help = "Request ids that the store forgot before their time, for lack of room.";
         counter(encoder, "tollgate_requests_forgotten", help)?
             .count([], store.facts().forgotten_requests)?;
-        match store {
-            AnyStore::Memory(store) => {
+        match store.figures() {
+            Figures::Memory { subjects, limit_sets, bytes, max_bytes, shared, refused, .. } => {
                 let help = "Subjects with their own entry in the memory store.";
-                let subjects = store.subjects() as u64;
                 gauge(encoder, ("tollgate_memory_subjects", help), None, subjects)?;
                 let help = "Limit sets that the memory store has counts for.";
-                let sets = store.limit_sets() as u64;
-                gauge(encoder, ("tollgate_memory_limit_sets", help), None, sets)?;
+                gauge(encoder, ("tollgate_memory_limit_sets", help), None, limit_sets)?;
                 let help = "Memory used by the memory store.";
-                gauge(encoder, ("tollgate_memory", help), bytes, store.bytes() as u64)?;
+                gauge(encoder, ("tollgate_memory", help), unit, bytes)?;
                 let help = "The memory limit of the memory store.";
-                gauge(encoder, ("tollgate_memory_max", help), bytes, store.max_bytes() as u64)?;
+                gauge(encoder, ("tollgate_memory_max", help), unit, max_bytes)?;
                 let help = "Decisions about subjects for which the full store had no room.";
                 let mut full = counter(encoder, "tollgate_memory_full_decisions", help)?;
-                full.count([("state", "shared")], store.shared())?;
-                full.count([("state", "none")], store.refused())
+                full.count([("state", "shared")], shared)?;
+                full.count([("state", "none")], refused)
             }
-            AnyStore::Redis(store) => {
-                let store = store.store();
+            Figures::Servers { breaker, script_loads, .. } => {
                 let help = "The circuit breaker: 0 closed, 1 open, 2 half-open.";
-                let state = match store.breaker() {
+                let state = match breaker {
                     BreakerState::Closed => 0,
                     BreakerState::HalfOpen => 2,
                     _ => 1,
                 };
                 gauge(encoder, ("tollgate_redis_breaker_state", help), None, state)?;
                 let help = "Scripts loaded into the server.";
-                counter(encoder, "tollgate_redis_script_loads", help)?.count([], store.loads())?;
+                counter(encoder, "tollgate_redis_script_loads", help)?.count([], script_loads)?;
                 self.servers(encoder)
             }
             _ => Ok(()),

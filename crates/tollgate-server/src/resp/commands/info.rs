@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use tollgate_stores::AnyStore;
+use tollgate_stores::Figures;
 
 use super::hello::REDIS_VERSION;
 use crate::resp::arguments::several;
@@ -22,8 +22,8 @@ fn answer(call: Call<'_>) {
     let Shared { service, counts, connections, started, .. } = &*call.session.shared;
     let uptime = started.elapsed().as_secs();
     // Counts of another store are not asked for: this command answers immediately.
-    let (memory, subjects) = match service.gate.store() {
-        AnyStore::Memory(store) => (store.bytes(), store.subjects()),
+    let (memory, subjects) = match service.gate.store().figures() {
+        Figures::Memory { bytes, subjects, .. } => (bytes, subjects),
         _ => (0, 0),
     };
     let sections = [
