@@ -81,6 +81,8 @@ pub use envoy::EnvoyOptions;
 pub use fullness::Fullness;
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;
+#[doc(hidden)]
+pub use operations::Operation;
 pub use options::Options;
 pub use queues::Queues;
 pub use reload::ReloadError;

@@ -23,9 +23,12 @@ const QUEUES: &str = "/v1/queues/";
 /// The part of a path that names a queue.
 const NAME: &str = "{name}";
 
-/// The operations, in the order of the table. The files of the console are one.
+/// The operations, in the order of the table. The files of the console are one. The command line
+/// asks for some of them.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operation {
+#[non_exhaustive]
+pub enum Operation {
     Check,
     Peek,
     Charge,
@@ -78,9 +81,9 @@ pub(crate) struct Row {
     pub(crate) callers: Callers,
     /// The names in its query.
     pub(crate) query: &'static [&'static str],
-    /// The fields of its body.
+    /// The fields of its body, in groups that operations share.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the documents to it"))]
-    pub(crate) fields: &'static [Field],
+    pub(crate) fields: &'static [&'static [Field]],
 }
 
 /// The methods that an operation takes.
@@ -173,24 +176,14 @@ const fn parsed(name: &'static str) -> Field {
     field(name, Kind::Parsed)
 }
 
-const SUBJECT: Field = field("subject", Kind::Either);
-const WRITTEN: Field = text("written_subject");
-const LIMIT: Field = field("limit", Kind::Either);
-const ON: Field = field("on", Kind::List(MAX_PARTS));
-const SHARD: Field = text("shard");
 const POLICY: Field = text("policy");
 const FIELDS: Field = field("fields", Kind::Object);
 const COST: Field = field("cost", Kind::Whole(1, MAX_COST));
-const ON_FAILURE: Field = field("on_failure", Kind::Either);
-/// The failure rule of a hold, which has no share.
-const OF_HOLD: Field = field("on_failure", Kind::Word(&["deny", "allow"]));
 const DEADLINE: Field = parsed("deadline");
 const HOLD: Field = parsed("hold");
 const ID: Field = field("id", Kind::Text(MAX_ID_BYTES));
 const TTL: Field = parsed("ttl");
-const WAITING: Field = field("waiting", Kind::Word(&["again", "in_line"]));
 const JOBS: Field = field("jobs", Kind::List(MAX_JOBS));
-const WHEN: Field = field("when", Kind::Object);
 
 /// The most descriptors of a message of Envoy's.
 const MAX_DESCRIPTORS: usize = 100;
@@ -198,30 +191,50 @@ const MAX_DESCRIPTORS: usize = 100;
 /// The longest id of a hold, in bytes.
 const MAX_ID_BYTES: usize = 256;
 
-/// The fields of a question.
-const ASKED: &[Field] = &[
-    field("checks", Kind::List(MAX_BATCH)),
+/// The fields that name a count.
+const COUNT: &[Field] = &[
     POLICY,
-    FIELDS,
-    SUBJECT,
-    WRITTEN,
-    LIMIT,
-    ON,
-    SHARD,
-    COST,
-    ON_FAILURE,
-    DEADLINE,
-    field("idempotency_key", Kind::Text(MAX_REQUEST_BYTES)),
-    field("receipt", Kind::Flag),
-    field("kind", Kind::Word(&["check", "reserve", "acquire"])),
-    field("waiting", Kind::Word(&["again"])),
+    field("subject", Kind::Either),
+    text("written_subject"),
+    field("limit", Kind::Either),
+    field("on", Kind::List(MAX_PARTS)),
+    text("shard"),
 ];
 
-/// The fields of what is about a count.
-const COUNT: &[Field] = &[POLICY, SUBJECT, WRITTEN, LIMIT, ON, SHARD];
+/// The fields of a question.
+const ASKED: &[&[Field]] = &[
+    COUNT,
+    &[
+        FIELDS,
+        COST,
+        DEADLINE,
+        field("checks", Kind::List(MAX_BATCH)),
+        field("on_failure", Kind::Either),
+        field("idempotency_key", Kind::Text(MAX_REQUEST_BYTES)),
+        field("receipt", Kind::Flag),
+        field("kind", Kind::Word(&["check", "reserve", "acquire"])),
+        field("waiting", Kind::Word(&["again"])),
+    ],
+];
 
-/// The fields of a ruling.
-const RULING: &[Field] = &[WHEN, POLICY, parsed("for"), text("reason")];
+/// Those of an operation that places a hold. Its failure rule has no share.
+const PLACED: &[Field] = &[
+    FIELDS,
+    COST,
+    DEADLINE,
+    field("on_failure", Kind::Word(&["deny", "allow"])),
+    ID,
+    field("waiting", Kind::Word(&["again", "in_line"])),
+];
+
+/// Those of an operation on an open hold: the hold, or its name and its count.
+const OPEN: &[Field] = &[HOLD, ID, FIELDS];
+
+/// The fields that name a ruling.
+const RULED: &[Field] = &[field("when", Kind::Object), POLICY];
+
+/// The fields of a new ruling.
+const RULING: &[&[Field]] = &[RULED, &[parsed("for"), text("reason")]];
 
 /// The names in the query of what may be denied.
 const DENIED: &[&str] = &["deny_status", "retry_after"];
@@ -229,7 +242,11 @@ const DENIED: &[&str] = &["deny_status", "retry_after"];
 /// The names in the query of a request that is explained; others are fields of policies, too.
 const REQUEST: &[&str] = &["ip", "host", "method", "path", "route", "user", "api_key"];
 
-const fn post(operation: Operation, path: &'static str, fields: &'static [Field]) -> Row {
+const fn post(
+    operation: Operation,
+    path: &'static str,
+    fields: &'static [&'static [Field]],
+) -> Row {
     let (methods, callers) = (Methods::Post, Callers::Clients);
     Row { operation, path, methods, callers, query: &[], fields }
 }
@@ -240,7 +257,7 @@ const fn read(operation: Operation, path: &'static str, query: &'static [&'stati
 }
 
 /// An operation of administrators that changes or shows a count, or rules.
-const fn act(operation: Operation, path: &'static str, fields: &'static [Field]) -> Row {
+const fn act(operation: Operation, path: &'static str, fields: &'static [&'static [Field]]) -> Row {
     Row { callers: Callers::Administrators, ..post(operation, path, fields) }
 }
 
@@ -254,85 +271,37 @@ const fn look(operation: Operation, path: &'static str, query: &'static [&'stati
 pub(crate) static TABLE: [Row; 40] = [
     Row { query: DENIED, ..post(Operation::Check, "/v1/check", ASKED) },
     Row { query: DENIED, ..post(Operation::Peek, "/v1/peek", ASKED) },
-    post(
-        Operation::Charge,
-        "/v1/charge",
-        &[POLICY, FIELDS, SUBJECT, WRITTEN, LIMIT, ON, SHARD, COST],
-    ),
+    post(Operation::Charge, "/v1/charge", &[COUNT, &[FIELDS, COST]]),
     post(
         Operation::Refund,
         "/v1/refund",
-        &[parsed("receipt"), field("units", Kind::Whole(1, MAX_COST))],
+        &[&[parsed("receipt"), field("units", Kind::Whole(1, MAX_COST))]],
     ),
     Row {
         query: DENIED,
         ..post(
             Operation::Reserve,
             "/v1/reserve",
-            &[
-                POLICY,
-                FIELDS,
-                SUBJECT,
-                WRITTEN,
-                LIMIT,
-                ON,
-                SHARD,
-                COST,
-                OF_HOLD,
-                DEADLINE,
-                TTL,
-                field("at_end", Kind::Word(&["charge", "nothing"])),
-                ID,
-                WAITING,
-            ],
+            &[COUNT, PLACED, &[TTL, field("at_end", Kind::Word(&["charge", "nothing"]))]],
         )
     },
     post(
         Operation::Commit,
         "/v1/commit",
-        &[
-            HOLD,
-            field("actual", Kind::Whole(0, MAX_COST)),
-            ID,
-            POLICY,
-            FIELDS,
-            SUBJECT,
-            WRITTEN,
-            LIMIT,
-            ON,
-            SHARD,
-        ],
+        &[COUNT, OPEN, &[field("actual", Kind::Whole(0, MAX_COST))]],
     ),
-    Row {
-        query: DENIED,
-        ..post(
-            Operation::Acquire,
-            "/v1/acquire",
-            &[
-                POLICY, FIELDS, SUBJECT, WRITTEN, LIMIT, ON, SHARD, COST, OF_HOLD, DEADLINE, ID,
-                WAITING,
-            ],
-        )
-    },
-    post(
-        Operation::Renew,
-        "/v1/renew",
-        &[HOLD, TTL, ID, POLICY, FIELDS, SUBJECT, WRITTEN, LIMIT, ON, SHARD],
-    ),
-    post(
-        Operation::Release,
-        "/v1/release",
-        &[HOLD, ID, POLICY, FIELDS, SUBJECT, WRITTEN, LIMIT, ON, SHARD],
-    ),
+    Row { query: DENIED, ..post(Operation::Acquire, "/v1/acquire", &[COUNT, PLACED]) },
+    post(Operation::Renew, "/v1/renew", &[COUNT, OPEN, &[TTL]]),
+    post(Operation::Release, "/v1/release", &[COUNT, OPEN]),
     Row { methods: Methods::Any, ..read(Operation::Auth, "/v1/auth", &["deny_status"]) },
     post(
         Operation::Json,
         "/json",
-        &[
+        &[&[
             parsed("domain"),
             field("descriptors", Kind::List(MAX_DESCRIPTORS)),
             field("hitsAddend", Kind::Whole(0, u32::MAX as u64)),
-        ],
+        ]],
     ),
     Row {
         methods: Methods::PostOrRead,
@@ -341,18 +310,18 @@ pub(crate) static TABLE: [Row; 40] = [
     post(
         Operation::Take,
         "/v1/queues/{name}/take",
-        &[
+        &[&[
             field("worker", Kind::Text(MAX_WORKER_BYTES)),
             field("max", Kind::Whole(1, MAX_JOBS as u64)),
             parsed("wait"),
-        ],
+        ]],
     ),
-    post(Operation::Done, "/v1/queues/{name}/done", &[JOBS]),
-    post(Operation::Extend, "/v1/queues/{name}/extend", &[JOBS]),
+    post(Operation::Done, "/v1/queues/{name}/done", &[&[JOBS]]),
+    post(Operation::Extend, "/v1/queues/{name}/extend", &[&[JOBS]]),
     post(
         Operation::Nack,
         "/v1/queues/{name}/nack",
-        &[JOBS, text("why"), parsed("after"), field("begun", Kind::Flag)],
+        &[&[JOBS, text("why"), parsed("after"), field("begun", Kind::Flag)]],
     ),
     read(Operation::Policies, "/v1/policies", &["after", "count"]),
     read(Operation::Explain, "/v1/explain", REQUEST),
@@ -361,38 +330,45 @@ pub(crate) static TABLE: [Row; 40] = [
     Row { callers: Callers::Both, ..read(Operation::Healthz, "/healthz", &[]) },
     Row { callers: Callers::Both, ..read(Operation::Readyz, "/readyz", &["store"]) },
     Row { callers: Callers::Both, ..read(Operation::Metrics, "/metrics", &[]) },
-    act(Operation::Inspect, "/v1/admin/inspect", COUNT),
-    act(Operation::Reset, "/v1/admin/reset", COUNT),
+    act(Operation::Inspect, "/v1/admin/inspect", &[COUNT]),
+    act(Operation::Reset, "/v1/admin/reset", &[COUNT]),
     act(
         Operation::Adjust,
         "/v1/admin/adjust",
-        &[
-            POLICY,
-            SUBJECT,
-            WRITTEN,
-            LIMIT,
-            ON,
-            SHARD,
-            field("by", Kind::Whole(i64::MIN, i64::MAX as u64)),
-        ],
+        &[COUNT, &[field("by", Kind::Whole(i64::MIN, i64::MAX as u64))]],
     ),
     act(Operation::Reload, "/v1/admin/reload", &[]),
     look(Operation::Series, "/v1/admin/series", &["last"]),
     look(Operation::Top, "/v1/admin/top", &["by", "n"]),
     act(Operation::Ban, "/v1/admin/ban", RULING),
     act(Operation::Exempt, "/v1/admin/exempt", RULING),
-    act(Operation::Lift, "/v1/admin/lift", &[WHEN, POLICY]),
+    act(Operation::Lift, "/v1/admin/lift", &[RULED]),
     look(Operation::Rulings, "/v1/admin/rulings", &[]),
-    act(Operation::AdminPeek, "/v1/admin/peek", COUNT),
+    act(Operation::AdminPeek, "/v1/admin/peek", &[COUNT]),
     look(Operation::AdminExplain, "/v1/admin/explain", REQUEST),
     look(Operation::AdminPolicies, "/v1/admin/policies", &["after", "count"]),
     look(Operation::Overview, "/v1/admin/overview", &[]),
-    act(Operation::Lookup, "/v1/admin/lookup", &[text("subject")]),
-    act(Operation::AdminRelease, "/v1/admin/release", &[HOLD]),
+    act(Operation::Lookup, "/v1/admin/lookup", &[&[text("subject")]]),
+    act(Operation::AdminRelease, "/v1/admin/release", &[&[HOLD]]),
     Row { callers: Callers::Administrators, ..read(Operation::Console, "/console", &[]) },
 ];
 
 impl Operation {
+    /// Its path.
+    #[must_use]
+    pub fn path(self) -> &'static str {
+        self.row().path
+    }
+
+    /// The method of a client that asks for it: `POST` where it has a body, else `GET`.
+    #[must_use]
+    pub fn method(self) -> Method {
+        match self.row().methods {
+            Methods::Post => Method::POST,
+            Methods::Read | Methods::Get | Methods::PostOrRead | Methods::Any => Method::GET,
+        }
+    }
+
     /// Its row of the table.
     pub(crate) fn row(self) -> &'static Row {
         TABLE.get(self as usize).unwrap_or(&TABLE[0])

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
-use tollgate_server::Address;
+use tollgate_server::{Address, Operation};
 
 use crate::args::Health;
 use crate::client;
@@ -33,9 +33,9 @@ pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
         )
     })?;
     let path = match (args.ready, args.store) {
-        (_, true) => "/readyz?store=1",
-        (true, false) => "/readyz",
-        (false, false) => "/healthz",
+        (_, true) => &format!("{}?store=1", Operation::Readyz.path()),
+        (true, false) => Operation::Readyz.path(),
+        (false, false) => Operation::Healthz.path(),
     };
     let request = Request::get(path)
         .header("host", "localhost")

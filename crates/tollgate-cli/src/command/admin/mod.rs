@@ -12,7 +12,7 @@ use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use tollgate_server::Address;
+use tollgate_server::{Address, Operation};
 
 use crate::args::{Admin, AdminAction, AdminCount, AdminService, RulingArgs, RulingTarget, TopBy};
 use crate::client;
@@ -24,47 +24,16 @@ pub(super) use self::json::{list, said};
 /// The environment variable with the administrators' token, which keeps it out of process lists.
 const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
 
-/// The path of the console's figures.
-pub(super) const OVERVIEW: &str = "/v1/admin/overview";
+/// The part of a request that differs between operations.
+pub(super) enum Told {
+    Nothing,
+    Query(String),
+    Body(Value),
+}
 
 pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
-    let (path, body) = match &args.act {
-        AdminAction::Inspect(counted) => {
-            ("/v1/admin/inspect".to_owned(), Some(count_body(counted)))
-        }
-        AdminAction::Peek(counted) => ("/v1/admin/peek".to_owned(), Some(count_body(counted))),
-        AdminAction::Lookup { hash } => {
-            ("/v1/admin/lookup".to_owned(), Some(json!({ "subject": hash })))
-        }
-        AdminAction::Explain { fields } => (explain_path(fields)?, None),
-        AdminAction::Reloads => (OVERVIEW.to_owned(), None),
-        AdminAction::Reset(counted) => ("/v1/admin/reset".to_owned(), Some(count_body(counted))),
-        AdminAction::Adjust { counted, by } => {
-            let mut body = count_body(counted);
-            body["by"] = (*by).into();
-            ("/v1/admin/adjust".to_owned(), Some(body))
-        }
-        AdminAction::Release { hold } => {
-            ("/v1/admin/release".to_owned(), Some(json!({ "hold": hold })))
-        }
-        AdminAction::Ban(ruled) => ("/v1/admin/ban".to_owned(), Some(ruling(ruled)?)),
-        AdminAction::Exempt(ruled) => ("/v1/admin/exempt".to_owned(), Some(ruling(ruled)?)),
-        AdminAction::Lift(about) => ("/v1/admin/lift".to_owned(), Some(ruling_body(about)?)),
-        AdminAction::Rulings => ("/v1/admin/rulings".to_owned(), None),
-        AdminAction::Reload => ("/v1/admin/reload".to_owned(), Some(json!({}))),
-        AdminAction::Series { last } => {
-            let last = wait(last).context("--last")?;
-            (format!("/v1/admin/series?last={}s", last.as_secs().max(1)), None)
-        }
-        AdminAction::Top { by, n } => {
-            let by = match by {
-                TopBy::Asked => "asked",
-                TopBy::Denied => "denied",
-            };
-            (format!("/v1/admin/top?by={by}&n={n}"), None)
-        }
-    };
-    let mut answer = ask(&args.service, &path, body)?;
+    let (operation, told) = asked(&args.act)?;
+    let mut answer = ask(&args.service, operation, told)?;
     if matches!(args.act, AdminAction::Reloads) {
         answer = answer["reloads"].take();
     }
@@ -81,6 +50,44 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
     Ok(u8::from(missed))
 }
 
+/// The operation that an action asks for, and its query or body.
+fn asked(act: &AdminAction) -> Result<(Operation, Told)> {
+    Ok(match act {
+        AdminAction::Inspect(counted) => (Operation::Inspect, Told::Body(count_body(counted))),
+        AdminAction::Peek(counted) => (Operation::AdminPeek, Told::Body(count_body(counted))),
+        AdminAction::Lookup { hash } => (Operation::Lookup, Told::Body(json!({ "subject": hash }))),
+        AdminAction::Explain { fields } => {
+            (Operation::AdminExplain, Told::Query(fields_query(fields)?))
+        }
+        AdminAction::Reloads => (Operation::Overview, Told::Nothing),
+        AdminAction::Reset(counted) => (Operation::Reset, Told::Body(count_body(counted))),
+        AdminAction::Adjust { counted, by } => {
+            let mut body = count_body(counted);
+            body["by"] = (*by).into();
+            (Operation::Adjust, Told::Body(body))
+        }
+        AdminAction::Release { hold } => {
+            (Operation::AdminRelease, Told::Body(json!({ "hold": hold })))
+        }
+        AdminAction::Ban(ruled) => (Operation::Ban, Told::Body(ruling(ruled)?)),
+        AdminAction::Exempt(ruled) => (Operation::Exempt, Told::Body(ruling(ruled)?)),
+        AdminAction::Lift(about) => (Operation::Lift, Told::Body(ruling_body(about)?)),
+        AdminAction::Rulings => (Operation::Rulings, Told::Nothing),
+        AdminAction::Reload => (Operation::Reload, Told::Body(json!({}))),
+        AdminAction::Series { last } => {
+            let last = wait(last).context("--last")?;
+            (Operation::Series, Told::Query(format!("last={}s", last.as_secs().max(1))))
+        }
+        AdminAction::Top { by, n } => {
+            let by = match by {
+                TopBy::Asked => "asked",
+                TopBy::Denied => "denied",
+            };
+            (Operation::Top, Told::Query(format!("by={by}&n={n}")))
+        }
+    })
+}
+
 fn count_body(counted: &AdminCount) -> Value {
     let AdminCount { subject, policy, limit } = counted;
     let mut body = json!({ "written_subject": subject });
@@ -92,8 +99,8 @@ fn count_body(counted: &AdminCount) -> Value {
     body
 }
 
-/// The path that explains a request with these fields.
-fn explain_path(fields: &[String]) -> Result<String> {
+/// These fields of a request, in a query.
+fn fields_query(fields: &[String]) -> Result<String> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for field in fields {
         let (name, value) = field.split_once('=').ok_or_else(|| {
@@ -101,7 +108,7 @@ fn explain_path(fields: &[String]) -> Result<String> {
         })?;
         query.append_pair(name, value);
     }
-    Ok(format!("/v1/admin/explain?{}", query.finish()))
+    Ok(query.finish())
 }
 
 fn ruling(ruled: &RulingArgs) -> Result<Value> {
@@ -132,7 +139,7 @@ fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
 }
 
 /// The service's answer; a refusal is an error with the service's text.
-pub(super) fn ask(args: &AdminService, path: &str, body: Option<Value>) -> Result<Value> {
+pub(super) fn ask(args: &AdminService, operation: Operation, told: Told) -> Result<Value> {
     let address: Address = args.at.parse().map_err(|_| {
         anyhow!(
             "`{}` is no address: write HOST:PORT, as `127.0.0.1:8701`, or `unix:/PATH`, as the \
@@ -140,14 +147,16 @@ pub(super) fn ask(args: &AdminService, path: &str, body: Option<Value>) -> Resul
             shown(&args.at)
         )
     })?;
-    let mut request = Request::builder().uri(path).header(HOST, "localhost");
+    let mut request = Request::builder().method(operation.method()).header(HOST, "localhost");
     if let Some(token) = secret(TOKEN)? {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
-    let request = match body {
-        None => request.method("GET").body(Full::default()),
-        Some(body) => {
-            let request = request.method("POST").header(CONTENT_TYPE, "application/json");
+    let path = operation.path();
+    let request = match told {
+        Told::Nothing => request.uri(path).body(Full::default()),
+        Told::Query(query) => request.uri(format!("{path}?{query}")).body(Full::default()),
+        Told::Body(body) => {
+            let request = request.uri(path).header(CONTENT_TYPE, "application/json");
             request.body(Full::new(Bytes::from(body.to_string())))
         }
     };
@@ -367,7 +376,41 @@ fn top(by: TopBy, answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Cli, Command};
+
+    /// A body is sent by POST alone, and to an operation of administrators.
+    #[test]
+    fn each_action_asks_as_its_operation_is_asked() {
+        for line in [
+            "inspect user:42 --policy login",
+            "peek user:42 --limit 3/10s",
+            "lookup 5d1f0c6a92e7b384",
+            "explain path=/login",
+            "reloads",
+            "reset user:42 --policy login",
+            "adjust user:42 --limit 3/10s --by 1",
+            "release hold",
+            "ban user=ann --for 1h",
+            "exempt user=ann --for 1h",
+            "lift user=ann",
+            "rulings",
+            "reload",
+            "series",
+            "top",
+        ] {
+            let words = ["tollgate", "admin"].into_iter().chain(line.split(' '));
+            let Command::Admin(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("{line}");
+            };
+            let (operation, told) = asked(&args.act).unwrap();
+            let has_body = matches!(told, Told::Body(_));
+            assert_eq!(operation.method() == http::Method::POST, has_body, "{line}");
+            assert!(operation.path().starts_with("/v1/admin/"), "{line}");
+        }
+    }
 
     #[test]
     fn open_holds_are_told_with_their_ages() {
