@@ -19,7 +19,8 @@ const cluster = new Cluster(nodes.map((node) => `redis://${node}`), {
   // Without a queue, a check fails immediately while there is no cluster.
   enableOfflineQueue: false,
   redisOptions: { connectTimeout: 1_000, commandTimeout: 250 },
-  // Who never had a connection gives up; a cluster that is lost is looked for again each second.
+  // A client that never had a connection gives up; a lost cluster is looked for again each
+  // second.
   clusterRetryStrategy: () => (wasReady ? 1_000 : null),
 });
 let wasReady = false;

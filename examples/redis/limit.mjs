@@ -16,7 +16,8 @@ const limit = JSON.parse(readFileSync('limit.json', 'utf8'));
 const client = createClient({
   url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
   disableOfflineQueue: true,
-  // Who never had a connection gives up; one that is lost is made again, a second apart.
+  // A client that never had a connection gives up; a lost one is made again, a second
+  // apart.
   socket: { connectTimeout: 1_000, reconnectStrategy: (tries, why) => (wasReady ? 1_000 : why) },
 });
 let wasReady = false;

@@ -1,5 +1,5 @@
-//! What a limiter answered, before there is an object of another language for it, and its way to
-//! the loop that waits.
+//! A limiter's answer, before there is an object of another language for it, and its way to the
+//! loop that waits.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,18 +7,18 @@ use tollgate::{Charged, Decision, Error, Hold, LimitSet, Refund, Settled, Subjec
 
 use crate::lock::lock;
 
-/// An answer. `D` is what is kept of a decision.
+/// An answer. `D` is the language's form of a decision.
 #[derive(Debug)]
 pub enum BindingAnswer<D> {
     /// The decision of a check or a peek.
     Decision(D),
-    /// What a charge without a check did to the limits of a subject.
+    /// The effect of a charge without a check on the limits of a subject.
     Charged(Subject, LimitSet, Vec<Charged>),
-    /// What a refund gave back.
+    /// The effect of a refund.
     Refund(Refund),
     /// The decision on a hold and, where it was admitted, the hold.
     Holding(D, Option<Box<Hold>>),
-    /// What settling a hold did.
+    /// The effect of settling a hold.
     Settled(Box<Hold>, Settled),
     /// A yes or no.
     Flag(bool),
@@ -61,7 +61,7 @@ impl<D> Answers<D> {
     }
 }
 
-/// What a running question needs to hand its answer over.
+/// The means of a running question to hand its answer over.
 #[derive(Debug)]
 pub struct Sender<D> {
     number: u32,

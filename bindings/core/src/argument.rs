@@ -4,7 +4,7 @@ use tollgate::{HoldKind, HoldName, LimitSet, ParseError, Patience};
 
 use crate::{Failure, Result};
 
-/// What is wrong with an argument. No message repeats it.
+/// The failure for an argument. No message repeats it.
 fn wrong(name: &str, error: &ParseError) -> Failure {
     Failure::argument(format!("{name}: {}: {}", error.what(), error.remedy()))
 }
@@ -34,7 +34,7 @@ pub fn id(text: &str) -> Result<HoldName> {
     text.parse().map_err(|it| wrong("id", &it))
 }
 
-/// The argument `kind`: what a peek judges its cost as.
+/// The argument `kind`: the kind of cost that a peek judges.
 ///
 /// # Errors
 /// There is no such kind.

@@ -1,5 +1,5 @@
-//! What a loop of another language carries: connections to Redis, and the questions on them. The
-//! loop's thread polls them, so no other thread is woken for a question or its answer.
+//! The parts that a loop of another language carries: connections to Redis, and the questions on
+//! them. The loop's thread polls them, so no other thread is woken for a question or its answer.
 
 use core::time::Duration;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,8 @@ use tollgate_redis::event_loop::{Driver, EventLoop, Stream, Turns};
 use crate::lock::lock;
 use crate::socket::{Rest, Sockets};
 
-/// After so long without a turn, a connection may have ended unseen: what came is read first.
+/// After this time without a turn, a connection may have ended unseen: received bytes are read
+/// first.
 const LONG_AGO: Duration = Duration::from_millis(100);
 
 /// Connections and questions of one loop.
@@ -24,8 +25,8 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// `bell` is called, from any thread, when the loop must have a turn. `rest` says what becomes
-    /// of bytes that a socket does not take at once.
+    /// `bell` is called, from any thread, when the loop must have a turn. `rest` sets the treatment
+    /// of bytes that a socket does not take immediately.
     #[must_use]
     pub fn new(runtime: Handle, bell: impl Fn() + Send + Sync + 'static, rest: Rest) -> Self {
         let turns = Turns::new(runtime, bell);
@@ -58,7 +59,7 @@ impl Carrier {
         });
     }
 
-    /// The sockets, and what the loop is to do for them.
+    /// The sockets, and the loop's tasks for them.
     pub fn sockets(&self) -> &Sockets {
         &self.sockets
     }

@@ -1,11 +1,11 @@
-//! Why a call failed, as each language raises it by a class of its own.
+//! The reasons why a call failed, each a separate class in each language.
 
 use tollgate::{Error, ParseError, StoreError};
 
 /// The class of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// A text that is no limit.
+    /// A text that is not a limit.
     Limit,
     /// An argument with a value that is out of range.
     Argument,
@@ -18,7 +18,7 @@ pub enum Fault {
         /// Whether the check may have been charged.
         ambiguous: bool,
     },
-    /// What should not happen.
+    /// A failure that should not happen.
     Other,
 }
 
@@ -31,7 +31,7 @@ pub struct Failure {
     pub what: String,
 }
 
-/// What the core returns.
+/// The result of the core.
 pub type Result<T> = core::result::Result<T, Failure>;
 
 impl Failure {
@@ -41,13 +41,13 @@ impl Failure {
         Self { fault: Fault::Argument, what: what.into() }
     }
 
-    /// What should not happen.
+    /// A failure that should not happen.
     #[cold]
     pub fn other(what: impl Into<String>) -> Self {
         Self { fault: Fault::Other, what: what.into() }
     }
 
-    /// A text that is no limit.
+    /// A text that is not a limit.
     #[must_use]
     pub fn limits(error: &ParseError) -> Self {
         Self { fault: Fault::Limit, what: format!("limits: {error}") }

@@ -1,4 +1,4 @@
-//! What happens around a fork: files are closed before it. SQLite keeps notes on open files in the
+//! The steps around a fork: files are closed before it. SQLite keeps notes on open files in the
 //! memory of the process, which are wrong in a child.
 //!
 //! A language that forks calls these functions around it.
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use crate::lock::lock;
 use crate::place::Place;
 
-/// What a process made for itself, and never drops: a child makes its own.
+/// A value that a process made for itself, and never drops: a child makes its own.
 #[derive(Debug)]
 pub(crate) struct OfProcess<T: 'static>(Option<(u32, &'static T)>);
 
@@ -60,14 +60,14 @@ pub(crate) fn close_before_fork(place: &Arc<Place>) {
     files.push(Arc::downgrade(place));
 }
 
-/// What waits for the calls that are under way. A fork of another thread may happen while it is
-/// called, and not before.
+/// Waits for the calls in flight. A fork of another thread may happen while it is called, and not
+/// before.
 pub fn wait_for_calls() -> impl FnOnce() + Send {
     let gate = gate();
     move || HELD.set(Some(gate.write().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Closes all files. Both sides open them anew.
+/// Closes all files. Both sides open them again.
 pub fn close_files() {
     for place in lock(&FILES).iter().filter_map(Weak::upgrade) {
         place.close();

@@ -55,11 +55,11 @@ pub fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-/// The subject of a client by the address of its connection: `ip:192.0.2.7`, and the network of 64
-/// bits of an IPv6 address, of which one customer has as many as it likes.
+/// The subject of a client by the address of its connection: `ip:192.0.2.7`. Of an IPv6 address it
+/// is the network of 64 bits, since one customer has as many addresses of it as it likes.
 ///
 /// # Errors
-/// It is no address.
+/// It is not an address.
 pub fn client_subject(address: &str) -> Result<String> {
     // A zone (`fe80::1%eth0`) tells no clients apart.
     let host = address.split_once('%').map_or(address, |(host, _)| host);

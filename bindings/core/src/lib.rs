@@ -1,5 +1,5 @@
-//! What the packages of Tollgate for Python and Node share: limiters, questions, stores that open
-//! at the first question, and connections on a loop of another language.
+//! The common parts of the packages for Python and Node: limiters, questions, stores that open at
+//! the first question, and connections on a loop of another language.
 //!
 //! A binding converts arguments, answers and [`Failure`]s, and does nothing else.
 #![allow(

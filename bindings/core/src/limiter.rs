@@ -20,7 +20,7 @@ pub struct Limiter {
     pub limits: LimitSet,
     /// The name under which headers list them.
     pub name: String,
-    /// What headers say of them.
+    /// The headers for them.
     pub template: HeaderTemplate,
     /// Where they are counted.
     pub counts: Counts,
@@ -30,15 +30,15 @@ pub struct Limiter {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a program has few limiters")]
 pub enum Counts {
-    /// In the memory of this process, which answers at once.
+    /// In the memory of this process, which answers immediately.
     Memory(tollgate::Limiter<MemoryStore>),
     /// In a file or behind a network.
     Remote(Remote),
 }
 
 impl Limiter {
-    /// A limiter over the store of a URL. `language` begins the names of what it counts by a clock
-    /// of its own.
+    /// A limiter over the store of a URL. `language` begins the names of counts by a separate
+    /// clock.
     ///
     /// # Errors
     /// The URL is of no store, or headers cannot name the policy.
@@ -83,7 +83,7 @@ impl Limiter {
     }
 }
 
-/// What memory answers, which never waits.
+/// The answer of memory, which never waits.
 ///
 /// # Errors
 /// As the limiter's.
@@ -94,7 +94,7 @@ pub fn answer<D: Keep>(
     Ok(ready(D::ask(operation, limiter))??)
 }
 
-/// What a future is that never waits.
+/// The value of a future that never waits.
 ///
 /// # Errors
 /// It waits.

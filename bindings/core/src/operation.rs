@@ -1,4 +1,4 @@
-//! What a limiter is asked, made before it is known how the answer is waited for.
+//! A limiter's question, made before it is known how the answer is waited for.
 
 use core::time::Duration;
 
@@ -31,37 +31,37 @@ pub enum Operation {
         cost: u64,
         /// Whether as much would be charged as remains.
         partial: bool,
-        /// What the cost is judged as.
+        /// The kind of cost that is judged.
         kind: Option<HoldKind>,
     },
     /// Charges the cost, whether the limits admit it or not.
     Charge {
-        /// Whose count.
+        /// The subject.
         subject: String,
         /// The units.
         cost: u64,
     },
     /// Forgets a count.
     Reset {
-        /// Whose count.
+        /// The subject.
         subject: String,
     },
     /// Gives back what a check charged.
     Refund(Box<Receipt>),
     /// Holds units until it is known how many were used.
     Reserve {
-        /// Whose count.
+        /// The subject.
         subject: String,
         /// The units.
         cost: u64,
-        /// Until when, and what its end does.
+        /// Until when, and the effect of its end.
         reserve: Reserve,
         /// The caller's id for the hold.
         name: Option<HoldName>,
     },
     /// Holds slots.
     Acquire {
-        /// Whose count.
+        /// The subject.
         subject: String,
         /// How many.
         slots: u64,
@@ -127,7 +127,7 @@ impl From<String> for SubjectPart {
 /// The ask over some subjects.
 ///
 /// # Errors
-/// There are none.
+/// There are no parts.
 pub fn ask(parts: &[SubjectPart], cost: u64, partial: bool) -> Result<Ask<'_>, Error> {
     let mut parts = parts.iter();
     let Some(first) = parts.next() else {
@@ -174,7 +174,7 @@ impl Operation {
         }
     }
 
-    /// The same for all that is no check.
+    /// The same for all that is not a check.
     async fn perform_other<S: Store, D>(
         &self,
         limiter: &Limiter<S>,

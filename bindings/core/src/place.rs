@@ -45,7 +45,8 @@ impl Place {
         Arc::new(Self(Mutex::new(Open::none_yet())))
     }
 
-    /// What is open in this process. No fork happens meanwhile, so none finds the lock taken.
+    /// The stores that are open in this process. No fork happens meanwhile, so none finds the lock
+    /// taken.
     fn open(&self) -> MutexGuard<'_, Open> {
         let mut open = lock(&self.0);
         if open.pid != std::process::id() {
@@ -56,12 +57,12 @@ impl Place {
         open
     }
 
-    /// What is open for threads.
+    /// The store that is open for threads.
     pub(crate) fn shared(&self) -> Arc<Opened> {
         Arc::clone(&self.open().shared)
     }
 
-    /// What is open on a loop.
+    /// The store that is open on a loop.
     pub(crate) fn on_loop(&self, carrier: &Arc<Carrier>) -> Arc<Opened> {
         let mut open = self.open();
         if let Some((_, found)) = open.on_loops.iter().find(|(it, _)| Arc::ptr_eq(it, carrier)) {
@@ -78,7 +79,7 @@ impl Place {
         opened
     }
 
-    /// What a store that is open says.
+    /// Reads from a store that is open.
     pub(crate) fn find<T>(&self, read: impl Fn(&AnyStore) -> T) -> Option<T> {
         let open = self.open();
         let mut all = core::iter::once(&open.shared).chain(open.on_loops.iter().map(|(_, it)| it));

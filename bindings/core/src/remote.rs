@@ -1,4 +1,4 @@
-//! A store in a file or behind a network: opened at the first question, and anew after a fork.
+//! A store in a file or behind a network: opened at the first question, and again after a fork.
 
 use core::time::Duration;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,7 +17,8 @@ use crate::operation::Operation;
 use crate::place::{Opened, Place};
 use crate::runtime::runtime;
 
-/// How long a question waits for the store to be opened. Beyond it others are asking in vain too.
+/// How long a question waits for the store to be opened. Beyond it others are asking without
+/// success too.
 const LONGEST_OPENING: Duration = Duration::from_secs(3);
 
 /// A store that was named and may not be open yet.
@@ -76,8 +77,8 @@ impl Remote {
         self.place.close();
     }
 
-    /// What asks and waits for the answer. A fork of another thread may happen while it is called,
-    /// and not before.
+    /// The part that asks and waits for the answer. A fork of another thread may happen while it is
+    /// called, and not before.
     ///
     /// # Errors
     /// The system has no threads left.
@@ -128,7 +129,7 @@ impl Remote {
 }
 
 /// Asks the store, which the first question opens. A store that cannot be opened is tried again by
-/// the next one. What is open is not held any more when the answer is there.
+/// the next one. An open store is not kept any more when the answer is there.
 async fn asked<D: Keep>(
     opened: Arc<Opened>,
     how: &How,

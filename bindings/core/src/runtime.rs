@@ -12,7 +12,7 @@ use crate::lock::lock;
 /// the end of the process, and after a fork its threads are not in the child, so nobody could.
 static RUNTIME: Mutex<OfProcess<Runtime>> = Mutex::new(OfProcess::none());
 
-/// The runtime, made when it is first needed, and anew in a forked child.
+/// The runtime, made when it is first needed, and again in a forked child.
 ///
 /// No fork happens meanwhile, else it would find the lock taken.
 ///

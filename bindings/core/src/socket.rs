@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lock::lock;
 
-/// What becomes of bytes that a socket does not take at once.
+/// The treatment of bytes that a socket does not take immediately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
     /// They wait until the loop says that there is room.
@@ -25,7 +25,7 @@ pub enum Rest {
     HandedOver,
 }
 
-/// What the loop is to do for a socket.
+/// The loop's next task for a socket.
 #[derive(Debug)]
 pub enum Change {
     /// Watch whether it can be read.
@@ -65,7 +65,7 @@ pub struct Watched {
 
 #[derive(Debug)]
 struct State {
-    /// What the loop has read.
+    /// The bytes that the loop has read.
     came: VecDeque<u8>,
     /// Whether there may be more, which only reading can tell.
     may_read: bool,
@@ -113,8 +113,7 @@ impl Sockets {
         Self { inner: Mutex::default(), bell, rest }
     }
 
-    /// Takes over a socket that does not block. What is read and written is the same for those of
-    /// TCP.
+    /// Takes over a socket that does not block. Reads and writes are the same for those of TCP.
     pub(crate) fn adopt(self: &Arc<Self>, socket: OwnedFd) -> Socket {
         let state = State {
             came: VecDeque::new(),
@@ -222,7 +221,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let mut state = lock(&self.watched.state);
         if !state.came.is_empty() {
-            // A deque reads its first part, and what wraps around comes with the next call.
+            // A deque reads its first part, and the wrapped rest comes with the next call.
             let count = state.came.read(buffer.initialize_unfilled())?;
             buffer.advance(count);
             return Poll::Ready(Ok(()));
@@ -258,7 +257,7 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut state = lock(&self.watched.state);
-        // What the loop writes comes before.
+        // The loop's writes come before.
         while !state.is_full {
             match (&self.watched.socket).write(bytes) {
                 Ok(count) => return Poll::Ready(Ok(count)),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-/// Things by number, from 1: 0 is none. A number that is free is used again.
+/// Things by number, from 1: 0 means no thing. A number that is free is used again.
 #[derive(Debug)]
 pub struct Table<T> {
     things: Vec<Option<Rc<T>>>,

@@ -26,7 +26,7 @@ function text(value, name) {
   if (!value.isWellFormed()) {
     const index = value.search(/\p{Surrogate}/u);
     throw new ArgumentError(
-      `${name} has a lone surrogate at index ${index}, which is no character: ` +
+      `${name} has a lone surrogate at index ${index}, which is not a character: ` +
         "use toWellFormed()",
     );
   }

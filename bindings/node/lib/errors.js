@@ -8,7 +8,7 @@ class TollgateError extends Error {
   }
 }
 
-/** A text that is no limit. The message says where, and what would be right. */
+/** A text that is not a limit. The message says where, and what would be right. */
 class LimitError extends TollgateError {}
 
 /** An argument with a value that is out of range. The message names it. */

@@ -98,7 +98,7 @@ class Reservation extends Hold {
     return this.commit(0);
   }
 
-  /** Charges what `use` was told, unless it was settled before. */
+  /** Charges the sum of `use`, unless it was settled before. */
   async end() {
     if (this.allowed && !this.#isSettled) await this.commit(this.#used);
   }

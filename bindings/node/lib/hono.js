@@ -8,7 +8,7 @@ const { ArgumentError } = require("./errors.js");
 function address(c) {
   const incoming = c.env?.incoming;
   if (incoming === undefined) {
-    throw new ArgumentError("key is missing: this server tells no address of a client");
+    throw new ArgumentError("key is missing: this server gives no address of a client");
   }
   return client(incoming.socket.remoteAddress);
 }

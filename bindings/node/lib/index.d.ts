@@ -150,7 +150,7 @@ export class Reservation implements Hold {
   commit(actual: number): Promise<Settled>;
   /** Gives all of it back. */
   cancel(): Promise<Settled>;
-  /** Charges what `use` was told, unless it was settled before. `await using` calls it. */
+  /** Charges the sum of `use`, unless it was settled before. `await using` calls it. */
   end(): Promise<void>;
 }
 
@@ -176,7 +176,7 @@ export class Limits {
   toString(): string;
 }
 
-/** A clock that stands still until it is moved, for tests. */
+/** A clock that only moves when a test moves it. */
 export class ManualClock {
   constructor(atUs?: number);
   /** Sets the time, in microseconds since 1970. It may go back. */
@@ -298,7 +298,7 @@ export class Limiter {
 /** The base of all errors of this package, but for `TypeError` on wrong types. */
 export class TollgateError extends Error {}
 
-/** A text that is no limit. The message says where, and what would be right. */
+/** A text that is not a limit. The message says where, and what would be right. */
 export class LimitError extends TollgateError {}
 
 /** An argument with a value that is out of range. The message names it. */

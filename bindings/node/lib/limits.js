@@ -43,7 +43,7 @@ class Limits {
   }
 }
 
-/** A clock that stands still until it is moved, for tests. */
+/** A clock that only moves when a test moves it. */
 class ManualClock {
   #number;
 

@@ -72,7 +72,7 @@ function end() {
 }
 
 /**
- * Whether so many were asked that they begin: Redis answers them while this code asks others. About
+ * Whether enough were asked that they begin: Redis answers them while this code asks others. About
  * four parts are under way at a time, so that neither side waits for the other.
  */
 const isPart = () => asked >= Math.min(MOST, Math.max(LEAST, open >> 2));

@@ -91,7 +91,7 @@ pub(crate) fn turn() -> Result<f64> {
     Ok(next())
 }
 
-/// Has a turn after the loop has read so many bytes from a socket.
+/// Has a turn after the loop has read this many bytes from a socket.
 #[napi(catch_unwind)]
 pub(crate) fn received(socket: u32, count: u32) -> Result<f64> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);

@@ -80,7 +80,7 @@ pub(crate) struct LimitReport {
     pub subject: String,
     /// The policy of the limit; null without one.
     pub policy: Either<String, Null>,
-    /// The limit's identity: what its count is known by.
+    /// The limit's identity, which names its count.
     pub identity: String,
     /// The limit in its full form.
     pub limit: String,

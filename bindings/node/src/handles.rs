@@ -53,7 +53,7 @@ pub(crate) trait Handled: Sized + 'static {
 
     /// Forgets a thing.
     fn forget(number: u32) {
-        // Dropped when the table is free again: what is dropped may look into it.
+        // Dropped when the table is free again: a dropped object may look into it.
         let thing = TABLES.with(|tables| Self::table(tables).borrow_mut().remove(number));
         drop(thing);
     }

@@ -78,7 +78,7 @@ pub(crate) struct Charged {
     pub subject: String,
     /// The policy of the limit; null without one.
     pub policy: Either<String, Null>,
-    /// The limit's identity: what its count is known by.
+    /// The limit's identity, which names its count.
     pub identity: String,
     /// The limit in its full form.
     pub limit: String,

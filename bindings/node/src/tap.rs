@@ -81,7 +81,7 @@ impl Keep for Numbers {
     }
 }
 
-/// The numbers of a decision. Who has one has the store's answer too.
+/// The numbers of a decision. A holder of one has the store's answer too.
 fn numbers<S: Store>(limiter: &Limiter<Tap<'_, S>>, decision: Decision<'_>) -> Numbers {
     let outcome = limiter.store().answer();
     outcome.map(|outcome| Numbers::of(&decision, &outcome)).unwrap_or_default()
@@ -93,7 +93,7 @@ fn numbers<S: Store>(limiter: &Limiter<Tap<'_, S>>, decision: Decision<'_>) -> N
 pub(crate) struct Replay {
     /// The answer.
     pub(crate) outcome: Outcome,
-    /// Whose answer it was.
+    /// The limiter that gave the answer.
     pub(crate) identity: u64,
 }
 

@@ -1,4 +1,4 @@
-// Who aborts an acquire or a reserve holds nothing.
+// An aborted acquire or reserve holds nothing.
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";

@@ -138,7 +138,7 @@ test("a subject of a wrong type", async () => {
   }
 });
 
-test("a subject that is none", async () => {
+test("an invalid subject", async () => {
   for (const limiter of limiters()) {
     for (const subject of ["", "user:", "a".repeat(100_000), "us er:1"]) {
       await refuses(() => limiter.check(subject), ArgumentError, "subject");
@@ -172,7 +172,7 @@ test("subjects that are alike are counted apart", async () => {
   }
 });
 
-test("subjects that are none", async () => {
+test("invalid subjects", async () => {
   for (const limiter of limiters()) {
     for (const [subjects, Class, what] of [
       [[], ArgumentError, "subjects: a check is over 1 to 16 subjects, not 0"],
@@ -193,7 +193,7 @@ test("subjects that are none", async () => {
   }
 });
 
-test("limits that are none", async () => {
+test("invalid limits", async () => {
   for (const limits of [undefined, null, 10, 1n, [], {}, Symbol("10/s")]) {
     await refuses(() => new Limiter(limits), TypeError, "limits must be a string or Limits, not ");
   }
@@ -207,7 +207,7 @@ test("limits that are none", async () => {
   ]);
 });
 
-test("stores that are none", async () => {
+test("invalid stores", async () => {
   for (const [store, Class, what] of [
     [null, TypeError, "store must be a string, not null"],
     [3, TypeError, "store must be a string, not number"],
@@ -238,7 +238,7 @@ test("other arguments", async () => {
   const plain = new Limiter("5/h");
   const decision = plain.checkSync("d");
   await refuses(() => new Limiter("1/s", { policy: 3 }), TypeError, "policy must be a string");
-  await refuses(() => new Limiter("1/s", { policy: "a b" }), ArgumentError, "no name of a policy");
+  await refuses(() => new Limiter("1/s", { policy: "a b" }), ArgumentError, "not the name of a policy");
   await refuses(() => new Limiter("1/s", { clock: 3 }), TypeError, "clock must be a ManualClock");
   await refuses(() => new Limiter("1/s", { clock: {} }), TypeError, "clock must be a ManualClock");
   await refuses(() => plain.headers(decision, "x"), ArgumentError, "headers is");
@@ -255,7 +255,7 @@ test("other arguments", async () => {
   assert.equal(tollgate.clientSubject("2001:db8::7"), "ip:2001:db8::/64");
 });
 
-test("a ttl that is none", async () => {
+test("an invalid ttl", async () => {
   const plain = new Limiter("5/h");
   for (const ttl of [0, -1, NaN, Infinity, Number.MAX_VALUE, -0]) {
     const right = `is ${ttl}: give seconds above 0, up to 366 days`;

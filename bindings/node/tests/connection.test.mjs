@@ -211,7 +211,7 @@ describe("the connection to Redis", { skip: NO_REDIS }, () => {
     assert.equal(tell("SCRIPT", "FLUSH"), "+OK\r\n");
     assert.equal((await limiter.check("a")).remaining, 78);
     assert.equal(tell("SCRIPT", "FLUSH"), "+OK\r\n");
-    // Whose script was loaded again may come after others.
+    // A call whose script was loaded again may come after others.
     const left = (await round()).map(({ remaining }) => remaining).sort((a, b) => b - a);
     assert.deepEqual(left, Array.from({ length: 20 }, (_, index) => 77 - index));
   });

@@ -67,7 +67,7 @@ onEach("a check that waits counts for no ban", async (store, policy) => {
   await limiter.check("a");
   await limiter.check("a");
   assert.ok(!(await limiter.peek("a")).limits[1].admits);
-  const refused = { name: "ArgumentError", message: /no slot to stand in line for/ };
+  const refused = { name: "ArgumentError", message: /no slot to wait in line for/ };
   await assert.rejects(limiter.checkAll(["b"], 1, { waiting: "in_line" }), refused);
 });
 
@@ -196,7 +196,7 @@ onEach("many at once are admitted exactly", async (store, policy) => {
   assert.deepEqual(new Set(admitted.map(({ remaining }) => remaining)).size, 100);
 });
 
-onEach("a closed limiter says so", async (store, policy) => {
+onEach("a closed limiter reports that", async (store, policy) => {
   const limiter = new Limiter("10/h", { store, policy });
   const decision = await limiter.check("a");
   const open = limiter.check("a");

@@ -121,7 +121,7 @@ test("the process lives until there is an answer, and no longer", { skip: NO_RED
   assert.equal(await node(script, url, unique()), "8\nends\n");
 });
 
-test("a process that is told to end while questions are open ends", async () => {
+test("a process that is asked to end while questions are open ends", async () => {
   const { store, close } = await silentServer();
   const script = `
     import { Limiter } from "tollgate-limiter";

@@ -122,7 +122,7 @@ function askNow() {
   const asked = { at_us, cost: Number(get("cost").value), how: get("how").value,
     subject: get("client").value };
   if (!Number.isSafeInteger(asked.cost) || asked.cost < 0) {
-    get("fault").textContent = "A cost is a whole number, as 1.";
+    get("fault").textContent = "A cost is a whole number, e.g. 1.";
     return;
   }
   catchUp(at_us);

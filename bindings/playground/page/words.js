@@ -78,6 +78,6 @@ function readScript(text) {
     if (!Number.isSafeInteger(cost)) fail(`a cost of ${words[0]} is too large`);
     script.asks.push({ at_us: at, cost, how, subject: "a" });
   }
-  if (!script.asks.length) throw new Error("there is no request: write one, as 1500ms | 1");
+  if (!script.asks.length) throw new Error("there is no request: write one, e.g. 1500ms | 1");
   return script;
 }

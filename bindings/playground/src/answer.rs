@@ -37,7 +37,7 @@ pub(crate) struct Opened {
     pub(crate) refused: Vec<Refused>,
 }
 
-/// One strategy, and what the limits mean under it.
+/// One strategy, and the meaning of the limits under it.
 #[derive(Serialize, Debug)]
 pub(crate) struct LaneJson {
     /// The strategies of its limits.

@@ -128,16 +128,16 @@ fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<Box<RawValue>, Str
         How::Peek => question.peek(),
         How::Partial => question.partial(),
         How::Charge => {
-            let subject: Subject = ask.subject.parse().map_err(said)?;
-            let charged = limiter.charge(question).now().map_err(said)?;
+            let subject: Subject = ask.subject.parse().map_err(text_of)?;
+            let charged = limiter.charge(question).now().map_err(text_of)?;
             let charge = Charge::new(ask.cost, [(&subject, limiter.limits())], &charged);
-            return to_raw_value(&charge).map_err(said);
+            return to_raw_value(&charge).map_err(text_of);
         }
     };
-    to_raw_value(&limiter.check(question).now().map_err(said)?).map_err(said)
+    to_raw_value(&limiter.check(question).now().map_err(text_of)?).map_err(text_of)
 }
 
-fn said(error: impl ToString) -> String {
+fn text_of(error: impl ToString) -> String {
     error.to_string()
 }
 

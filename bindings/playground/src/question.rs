@@ -63,7 +63,7 @@ pub(crate) struct Traffic {
     pub(crate) seed: u64,
 }
 
-/// Who asks when.
+/// The timing of questions.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pattern {

@@ -57,7 +57,7 @@ fn no_text(object: Borrowed<'_, '_, PyAny>, name: &str, error: PyErr) -> PyErr {
     let start = error.value(object.py()).getattr("start");
     let place = start.map_or_else(|_| String::new(), |start| format!(" at index {start}"));
     let what = format!(
-        "{name} has a lone surrogate{place}, which is no character: decode bytes with \
+        "{name} has a lone surrogate{place}, which is not a character: decode bytes with \
          errors=\"replace\""
     );
     error::argument(object.py(), what)

@@ -34,7 +34,7 @@ pub(crate) struct Bridge {
     answers: Answers<tollgate::Decision<'static>>,
     carrier: Arc<Carrier>,
     reader: UnixStream,
-    /// Whether the loop will have a turn after what it does now.
+    /// Whether the loop will have a turn after its present one.
     will_turn: AtomicBool,
     spin: Mutex<Spin>,
 }
@@ -51,7 +51,7 @@ impl Bridge {
     }
 
     /// Asks, of Redis in the loop's thread. A lone question goes out immediately. Others go out
-    /// together, after what the loop does now.
+    /// together, after the loop's present turn.
     pub(crate) fn ask(
         slf: &Bound<'_, Self>,
         future: Bound<'_, PyAny>,
@@ -105,7 +105,7 @@ impl Bridge {
         for (number, answer) in this.answers.take() {
             let future = lock(&this.waiting).futures.remove(&number);
             let Some(future) = future.map(|it| it.into_bound(py)) else { continue };
-            // Whoever waited was cancelled meanwhile.
+            // The waiter was cancelled meanwhile.
             if future.call_method0(intern!(py, "done"))?.is_truthy()? {
                 continue;
             }
@@ -193,7 +193,7 @@ impl Bridge {
         if !slf.get().is_ours() {
             return Ok(());
         }
-        // First the bytes, then a turn: what is woken between them rings again, or is done now.
+        // First the bytes, then a turn: a task that wakes between them rings again, or runs now.
         let mut bytes = [0_u8; 64];
         let _ = (&slf.get().reader).read(&mut bytes);
         Self::go_on(slf, |_| {})

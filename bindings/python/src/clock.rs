@@ -23,7 +23,7 @@ impl ManualClock {
         self.0.set(Time::from_micros(at_us));
     }
 
-    /// Moves the time forward by so many seconds.
+    /// Moves the time forward by this many seconds.
     fn advance(&self, #[pyo3(from_py_with = argument::seconds_of)] seconds: core::time::Duration) {
         self.0.advance(seconds);
     }

@@ -120,7 +120,7 @@ pub(crate) struct LimitReport {
     subject: String,
     /// The policy of the limit; None without one.
     policy: Option<String>,
-    /// The limit's identity: what its count is known by.
+    /// The limit's identity, which names its count.
     identity: String,
     /// The limit in its full form.
     limit: String,

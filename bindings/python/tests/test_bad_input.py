@@ -171,7 +171,7 @@ def test_stores_that_are_none(store: Any, error: type[Exception], what: str) -> 
 def test_other_arguments() -> None:
     with pytest.raises(TypeError, match="policy must be str"):
         Limiter("1/s", policy=3)
-    with pytest.raises(ArgumentError, match="no name of a policy"):
+    with pytest.raises(ArgumentError, match="not the name of a policy"):
         Limiter("1/s", policy="a b")
     with pytest.raises(TypeError, match="ManualClock"):
         Limiter("1/s", clock=3)

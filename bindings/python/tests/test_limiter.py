@@ -54,7 +54,7 @@ def test_a_check_that_waits_counts_for_no_ban(store: str, unique: str) -> None:
     assert limiter.peek("a").limits[1].admits
     assert not limiter.check("a").allowed and not limiter.check("a").allowed
     assert not limiter.peek("a").limits[1].admits
-    with pytest.raises(ArgumentError, match="no slot to stand in line for"):
+    with pytest.raises(ArgumentError, match="no slot to wait in line for"):
         limiter.check_all(["b"], waiting="in_line")  # type: ignore[arg-type]
 
 

@@ -43,7 +43,7 @@ def connections(url: str) -> int:
     return redis(url, "CLIENT", "LIST").count("addr=") - 1
 
 
-# The server serves nobody, and reads nothing, until so many microseconds are over.
+# The server serves nobody, and reads nothing, until this many microseconds are over.
 BUSY = """
 local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
 local until_us = now() + ARGV[1]

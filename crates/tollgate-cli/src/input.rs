@@ -13,7 +13,7 @@ pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {
     match whole(text, "a cost")? {
         (_, 0) if peeks => {
             bail!(
-                "a cost of 0 asks nothing: a peek charges nothing whatever its cost, leave it out"
+                "a cost of 0 asks nothing: a peek charges nothing whatever its cost: leave it out"
             )
         }
         (_, 0) => {
@@ -30,7 +30,7 @@ pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {
 /// The units that were used: an integer from 0 to 2^40.
 pub(crate) fn actual(text: &str) -> Result<u64> {
     match whole(text, "what was used")? {
-        (true, _) => bail!("what was used cannot be negative: give 0 where it was nothing"),
+        (true, _) => bail!("used units cannot be negative: give 0 if nothing was used"),
         (false, units) => Ok(units),
     }
 }
@@ -63,14 +63,14 @@ const UNITS: [(&str, u64); 9] = [
 
 /// A size in bytes: an integer followed by a unit such as `KiB` or `MB`.
 pub(crate) fn bytes(text: &str) -> Result<usize> {
-    let like = "write a whole number and a unit, as `1GiB`, `256MiB` or `500MB`";
+    let like = "write a whole number and a unit, e.g. `1GiB`, `256MiB` or `500MB`";
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = unit.trim_start();
     let found = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
     let shown = shown(text);
     let (Some((_, unit)), false) = (found, digits.is_empty()) else {
-        bail!("`{shown}` is no size: {like}");
+        bail!("`{shown}` is not a size: {like}");
     };
     let size = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit));
     let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
@@ -93,7 +93,7 @@ fn whole(text: &str, what: &str) -> Result<(bool, u64)> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         if text.parse::<f64>().is_ok_and(f64::is_finite) {
             bail!(
-                "{what} is a whole number, not `{shown}`: count in smaller units, as `15` of \
+                "{what} is a whole number, not `{shown}`: count in smaller units, e.g. `15` of \
                  `100/s` instead of `1.5` of `10/s`"
             );
         }
@@ -125,7 +125,7 @@ pub(crate) fn wait(text: &str) -> Result<Duration> {
     if !text.starts_with(|c: char| c.is_ascii_digit())
         || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.')
     {
-        return Err(ParseError::whole(text, "this is no duration", example).into());
+        return Err(ParseError::whole(text, "this is not a duration", example).into());
     }
     Ok(text.parse::<Period>()?.as_duration())
 }
@@ -178,7 +178,7 @@ pub(crate) fn slots(parts: &[(Subject, LimitSet)]) -> Option<&Limit> {
 pub(crate) fn refuse_slots(parts: &[(Subject, LimitSet)], asks: &str) -> Result<()> {
     let Some(limit) = slots(parts) else { return Ok(()) };
     bail!(
-        "`{limit}` counts what is at work, and {asks} would never give a slot back: use \
+        "`{limit}` counts work in progress, and {asks} would never give a slot back: use \
          `tollgate run SUBJECT --at-once {} -- COMMAND`",
         limit.capacity()
     )
@@ -224,12 +224,12 @@ mod tests {
             assert_eq!(bytes(text).unwrap(), size, "{text}");
         }
         for (text, says) in [
-            ("", "`` is no size: write a whole number and a unit, as `1GiB`"),
-            ("much", "`much` is no size"),
-            ("GiB", "is no size"),
-            ("1.5GiB", "`1.5GiB` is no size"),
-            ("-1GiB", "is no size"),
-            ("1G", "is no size"),
+            ("", "`` is not a size: write a whole number and a unit, e.g. `1GiB`"),
+            ("much", "`much` is not a size"),
+            ("GiB", "is not a size"),
+            ("1.5GiB", "`1.5GiB` is not a size"),
+            ("-1GiB", "is not a size"),
+            ("1G", "is not a size"),
             ("0", "`0` is too small: the least is 1MiB"),
             ("1048575", "too small"),
             ("99999999999999999999", "more than this machine can address"),
@@ -283,13 +283,13 @@ mod tests {
         assert_eq!(wait("1h30m").unwrap(), Duration::from_secs(5400));
         assert_eq!(wait("1500ms").unwrap(), Duration::from_millis(1500));
         for (text, says) in [
-            ("", "no duration"),
-            ("s", "no duration"),
-            ("-1s", "no duration"),
+            ("", "not a duration"),
+            ("s", "not a duration"),
+            ("-1s", "not a duration"),
             ("10", "unknown unit of time"),
             ("1.5s", "`1500ms` instead of `1.5s`"),
             ("1month", "calendar periods"),
-            ("1s via gcra", "no duration"),
+            ("1s via gcra", "not a duration"),
             ("400d", "longer than 366 days"),
         ] {
             let error = wait(text).unwrap_err().to_string();
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn subjects_with_limits() {
         let (subject, limits) = on("a=b:c=5/s", None, false).err().map_or_else(
-            || unreachable!("`a=b` is no name of a dimension"),
+            || unreachable!("`a=b` is not the name of a dimension"),
             |_| on("token:c=d=5/s", None, false).unwrap(),
         );
         assert_eq!(subject.to_string(), "token:c=d");

@@ -31,14 +31,15 @@ pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
         (Ok(Kind::Memory), _) if StoreUrl::parse(url).is_ok() => Ok(None),
         (Ok(Kind::Redis), _) => Ok(Some(Options::from_url(url)?.deadline_or(PATIENCE))),
         // Quote only the scheme: the rest may contain a password.
-        (_, Some(scheme)) => bail!("`{}://` is no store of {what}: {}", shown(scheme), STORES),
+        (_, Some(scheme)) => bail!("`{}://` is not a store of {what}: {}", shown(scheme), STORES),
         (_, None) => bail!("the store has no scheme: {STORES}"),
     }
 }
 
 /// The valid stores.
-const STORES: &str = "leave `--store` out to count in memory, which is exact and leaves your counts \
-                      alone, or name a Redis, as `redis://127.0.0.1:6379`";
+const STORES: &str = "leave `--store` out to count in memory, which is exact and leaves your \
+                      counts \
+                      alone, or name a Redis, e.g. `redis://127.0.0.1:6379`";
 
 /// A name for the keys of one run.
 pub(crate) fn run_name(of: &str) -> String {

@@ -277,12 +277,13 @@ pub(crate) fn time_series_options(url: &str) -> Result<tollgate_redis::Options> 
         }
         // Quote only the scheme: the rest may contain a password.
         (_, Some(scheme)) => bail!("{} keeps no time series: {TIME_SERIES}", shown(scheme)),
-        (_, None) => bail!("this is no URL of a server with time series: {TIME_SERIES}"),
+        (_, None) => bail!("this is not the URL of a server with time series: {TIME_SERIES}"),
     }
 }
 
 /// The valid servers for time series.
-const TIME_SERIES: &str = "name a Redis that has them, as `redis://127.0.0.1:6379` (Redis 8, Redis \
+const TIME_SERIES: &str = "name a Redis that has them, e.g. `redis://127.0.0.1:6379` (Redis 8, \
+                           Redis \
                            Stack, or Valkey with valkey-timeseries)";
 
 /// A single-threaded runtime for Redis, on this thread.
@@ -333,7 +334,8 @@ pub(crate) fn key_prefix(url: Option<&str>) -> Result<KeyPrefix> {
 
 /// The valid kinds of stores.
 const KINDS: &str = "this version has `sqlite://PATH`, `redis://HOST:PORT` (`rediss://` for TLS, \
-                     `unix:///PATH`), `redis+cluster://HOST,HOST`, `redis+sentinel://HOST,HOST/NAME` \
+                     `unix:///PATH`), `redis+cluster://HOST,HOST`, \
+                     `redis+sentinel://HOST,HOST/NAME` \
                      and, for `serve` and `replay`, `memory://`";
 
 /// The file in the user's state folder, which is created if it does not exist.
@@ -385,7 +387,7 @@ mod tests {
             ("redis://", "the host is missing"),
             ("postgres://x", "unknown kind of store `postgres://`"),
             ("sqlite://", "path is missing"),
-            ("redis.prod:6379", "a server is named with its scheme, as `redis://HOST:PORT`"),
+            ("redis.prod:6379", "a server is named with its scheme, e.g. `redis://HOST:PORT`"),
             ("localhost:6379", "as `redis://HOST:PORT`"),
             ("user:secret@redis", "as `redis://HOST:PORT`"),
             ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
@@ -409,7 +411,7 @@ mod tests {
         for (url, says) in [
             ("memory://", "memory keeps no time series: name a Redis"),
             ("sqlite:///x", "sqlite keeps no time series"),
-            ("user:secret@x", "no URL of a server with time series"),
+            ("user:secret@x", "not the URL of a server with time series"),
             ("redis://", "the host is missing"),
         ] {
             let error = time_series_options(url).unwrap_err().to_string();

@@ -66,7 +66,7 @@ pub(crate) struct Level {
     pub(crate) bare: Table<Node>,
 }
 
-/// A key and a value of which at least one has a `*`; without a value, every one is meant.
+/// A key and a value, at least one of them with a `*`; without a value, every one is meant.
 #[derive(Clone, Debug)]
 pub(crate) struct Wild {
     pub(crate) key: Pattern,

@@ -10,7 +10,8 @@ use crate::subject::subject;
 #[derive(Clone, Debug)]
 pub struct Found<'c> {
     rule: &'c Rule,
-    /// The entries whose values share a count, by their place, with what is counted in their stead.
+    /// The entries whose values share a count, by their place, with the value that is counted in
+    /// their stead.
     shared: SmallVec<[(usize, &'c str); 2]>,
 }
 

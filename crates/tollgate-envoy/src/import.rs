@@ -1,4 +1,4 @@
-//! Policies of Tollgate from the rules of others, and what of them has no equal.
+//! Policies of Tollgate from the rules of others, and the rules without an equal.
 
 mod limitador;
 mod made;

@@ -1,5 +1,4 @@
-//! The rules of envoyproxy/ratelimit: its YAML, which rule a descriptor meets, and what is counted
-//! then.
+//! The rules of envoyproxy/ratelimit: its YAML, the rule of a descriptor, and its count.
 //!
 //! - [`Config`] is the checked content of some files. A mistake is a problem with its line.
 //! - [`Domain::find`] finds the [`Rule`] of a descriptor, and [`Found::subject`] its subject.

@@ -1,6 +1,6 @@
-//! Texts with `*` in them, which stand for many.
+//! Texts with `*` in them, which match many.
 
-/// A text in which each `*` stands for any text, also none.
+/// A text in which each `*` matches any text, also an empty one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
     /// The text before the first `*`, between two, and after the last: at least one piece.

@@ -56,7 +56,7 @@ impl Reader<'_> {
         let name = fields.get("domain").map(|node| (node.at, self.text_of("domain", node)));
         let (at, name) = name.unwrap_or((root.at, String::new()));
         if name.is_empty() {
-            let remedy = "say which requests the rules are for, as `domain: shop`";
+            let remedy = "say which requests the rules are for, e.g. `domain: shop`";
             self.error(at, "config file cannot have empty domain", remedy);
         } else if config.domains.contains_key(&*name) {
             let what = format!("duplicate domain '{name}' in config file");
@@ -80,7 +80,7 @@ impl Reader<'_> {
 
     /// One of its words, or a share of each limit.
     fn on_failure(&mut self, fields: &Fields<'_>) -> OnFailure {
-        let right = "write the share of this node, as `on_failure: {local: 25 %}`";
+        let right = "write the share of this node, e.g. `on_failure: {local: 25 %}`";
         let Some(node) = fields.get("on_failure") else { return OnFailure::default() };
         match &node.value {
             Value::Table(_) => {
@@ -130,7 +130,7 @@ impl Reader<'_> {
         found.map_or_else(
             || {
                 let all: Vec<_> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
-                let what = format!("`{text}` is no `{key}`");
+                let what = format!("`{text}` is not a `{key}`");
                 self.error(node.at, what, &format!("write {}", all.join(" or ")));
                 default
             },

@@ -1,5 +1,5 @@
 //! Broken files: each is refused, with the words of the reference where it has some, the line and
-//! the column, and what would be right.
+//! the column, and the correction.
 
 use tollgate_envoy::Config;
 
@@ -164,7 +164,7 @@ fn wrong_types_and_numbers_are_refused() {
         ("domain: a\non_failure: local\n", "`local` needs a share"),
         ("domain: a\non_failure: { local: 0 % }\n", "a share of nothing"),
         ("domain: a\non_failure: { local: 5/4 }\n", "more than the whole"),
-        ("domain: a\non_failure: { local: 25 }\n", "`25` is no share"),
+        ("domain: a\non_failure: { local: 25 }\n", "`25` is not a share"),
         ("domain: a\non_failure: {}\n", "`local` is missing"),
         ("domain: a\non_failure: { locl: 25 % }\n", "unknown key 'locl'"),
         (

@@ -1,4 +1,4 @@
-//! Policies from the rules of others: what is written is read by Tollgate, and decides the same.
+//! Policies from the rules of others: Tollgate reads the written file, and decides the same.
 
 use tollgate_envoy::{Config, import};
 use tollgate_policy::{Format, Gate, Policies};

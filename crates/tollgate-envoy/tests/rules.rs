@@ -1,4 +1,4 @@
-//! Which rule a descriptor meets, and what is counted then.
+//! The rule of a descriptor, and its count.
 
 use tollgate_envoy::{Config, Counting, Meaning, OnFailure, Unit};
 

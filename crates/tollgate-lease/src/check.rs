@@ -1,4 +1,4 @@
-//! Checks: from what a node holds, or by the store.
+//! Checks: from the node's own units, or by the store.
 
 use core::time::Duration;
 use std::sync::Arc;

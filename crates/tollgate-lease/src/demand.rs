@@ -20,7 +20,7 @@ impl Demand {
         self.units = self.units.saturating_add(units);
     }
 
-    /// The units needed in a window, from what was asked for in this one or the last.
+    /// The units needed in a window, from the demand in this one or the last.
     #[inline]
     pub(crate) fn units(&self) -> u64 {
         self.units.max(self.before)

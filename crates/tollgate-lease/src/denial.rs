@@ -27,7 +27,7 @@ pub(crate) struct Asked {
 
 impl Denial {
     /// Keeps the denial of `cost`, for at most `longest_us`. `None` if it is not a denial, if a
-    /// store lacks room, or if it waits for open holds: whoever settles one ends it.
+    /// store lacks room, or if it waits for open holds: settling one ends it.
     pub(crate) fn new(outcome: &Outcome, cost: u64, asked: Asked, longest_us: u64) -> Option<Self> {
         if outcome.granted > 0 || outcome.shared || outcome.is_until_hold() {
             return None;
@@ -124,7 +124,7 @@ mod tests {
             "other costs are asked about"
         );
         assert!(!denial.is_over(2_997) && denial.is_over(2_998));
-        // Who waits as told is at the store after its wait has passed.
+        // A client that waits for its `retry_after` is at the store after its wait has passed.
         let fields = denial.outcome(1_600).fields;
         assert_eq!((fields[0].retry_after_us, fields[1].retry_after_us), (Some(1_900), Some(0)));
         assert_eq!(fields[0].reset_after_us, 8_900);

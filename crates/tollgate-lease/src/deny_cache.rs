@@ -65,7 +65,7 @@ fn has_to_count(parts: &[Counted<'_>], outcome: &Outcome) -> bool {
 }
 
 impl DenyCache {
-    /// A cache of at most about this many denials, each of which holds for `longest_us` at most.
+    /// A cache of at most about this many denials; each applies for at most `longest_us`.
     pub(crate) fn new(entries: usize, longest_us: u64) -> Self {
         let changes = (0..CHANGES).map(|_| AtomicU32::new(0)).collect();
         Self { denied: Table::new(entries), longest_us, changes }

@@ -14,7 +14,8 @@ use crate::denial::{Asked, Denial};
 use crate::known::LastAnswer;
 use crate::lot::Lot;
 
-/// The most charges that a node spends of at a time: beside the newest, what is left of others.
+/// The maximum number of charges that a node spends of at a time: beside the newest, the rests of
+/// others.
 const MAX_LOTS: usize = 4;
 
 /// The units that a node needs in the time of a lease, at least, to charge them ahead; a smaller
@@ -26,7 +27,8 @@ const WORTH: u64 = 8;
 const PAUSES: u64 = 64;
 
 /// The part of a lease's time that this grows to, where the store has too little again and again:
-/// each time it doubles. Many nodes that ask for what has just come back would get a unit each.
+/// each time it doubles. Many nodes that ask for units which have just come back would get a unit
+/// each.
 const LONGEST_PAUSES: u64 = 4;
 
 /// The units that a node has of one count.
@@ -45,7 +47,7 @@ pub(crate) struct Holding {
     short_until_us: u64,
     /// The renewal under way.
     renewal: Option<Arc<Flight>>,
-    /// How often the count was reset here: what was charged before is not spent after.
+    /// How often the count was reset here: units charged before are not spent after.
     resets: u64,
 }
 
@@ -95,13 +97,13 @@ pub(crate) enum Turn {
 
 /// The plan for a check.
 enum Plan {
-    /// There is enough. Of what is then missing so many units are charged ahead, if any.
+    /// There is enough. Of the missing units this many are charged ahead, if any.
     Spend {
         renew: u64,
     },
     Deny,
     Wait,
-    /// There is not enough: so many units are charged ahead beside the cost.
+    /// There is not enough: this many units are charged ahead beside the cost.
     Renew(u64),
     Ask,
 }
@@ -174,7 +176,7 @@ impl Holding {
         let want = self.demand.units().min(lease.units());
         let held = self.held() - if is_there { cost } else { 0 };
         let is_denied = self.denial.as_ref().is_some_and(|denial| !denial.is_over(now_us));
-        // Two or more, and at least half of what is wanted: fewer are not worth a question. Of a
+        // Two or more, and at least half of the wanted units: fewer are not worth a question. Of a
         // few units a large part would end unspent.
         let missing = want.saturating_sub(held);
         let is_hot = self.demand.is_new() || want >= lease.units().min(WORTH);

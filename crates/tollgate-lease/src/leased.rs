@@ -26,7 +26,7 @@ const USUAL_SUBJECTS: usize = 16_384;
 /// The longest time that a denial under a lease holds, unless it is set.
 const USUAL_LONGEST: Duration = Duration::from_secs(1);
 
-/// A store of which a node charges units ahead, and whose denials it remembers.
+/// A store whose units a node charges ahead, and whose denials it remembers.
 ///
 /// Clones share what they hold. Dropping it loses units that nobody spent; [`Leased::give_back`]
 /// returns them before.

@@ -2,8 +2,9 @@
 //! spends them in memory, and a denial is not asked about again until it has passed.
 //!
 //! [`Leased`] wraps a store, and is one. Limits with a [lease](tollgate::Lease) are leased; all
-//! others pass through it. A bound holds for what all nodes admit together, whatever happens to
-//! them: a unit that is spent was charged at the store before ([`tollgate::Lease::most_in`]).
+//! others pass through it. A bound applies to the units that all nodes admit together, whatever
+//! happens to them: a unit that is spent was charged at the store before
+//! ([`tollgate::Lease::most_in`]).
 //!
 //! ```
 //! use tollgate::{Authority, Limiter, LimitSet, MemoryStore};

@@ -29,7 +29,7 @@ pub(crate) struct Lot {
     charged_at_us: SmallVec<[u64; 2]>,
 }
 
-/// The numbers to set aside for a charge of so many units: units that are given back are spent
+/// The numbers to set aside for a charge of this many units: units that are given back are spent
 /// again, each time under another number.
 pub(crate) fn receipts_of(units: u64) -> u64 {
     units.saturating_mul(2)
@@ -72,7 +72,7 @@ impl Lot {
         now_us >= self.until_us
     }
 
-    /// Whether so many units can be spent.
+    /// Whether this many units can be spent.
     #[inline]
     pub(crate) fn has(&self, units: u64) -> bool {
         units <= self.left && self.made < self.receipts

@@ -93,7 +93,7 @@ impl<S: Store> Leased<S> {
         let (hash, now_us) = (self.hash(&charges.subject), self.now_us());
         let until_us = engine::receipt_until_us(receipt).saturating_sub(receipt.at.as_micros());
         let until_us = now_us.saturating_add(until_us);
-        // Marked first: what is marked and not taken back is only lost.
+        // Marked first: a marked unit that is not taken back is only lost.
         if !self.0.marks.add(receipt.number, units, until_us, now_us) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! A bounded table in shards: what a node knows of some counts.
+//! A bounded table in shards: a node's knowledge of some counts.
 
 use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};

@@ -141,7 +141,7 @@ fn history(admitted: &[Admitted], limits: &str, faults: &[Fault]) -> History {
     History { calls, faults: faults.to_vec(), ..History::default() }
 }
 
-/// Checks the bound of so many nodes over all that they admitted.
+/// Checks the bound of this number of nodes over all admissions.
 fn check_bound(admitted: &[Admitted], faults: &[Fault], nodes: u64) {
     let report = |limits: &str| {
         let bounds = Bounds { nodes: Some(nodes), ..Bounds::default() };

@@ -77,7 +77,7 @@ fn requests(count: usize) -> Vec<Request> {
     (0..1_024).map(request).collect()
 }
 
-/// The memory store answers at once: no runtime is measured.
+/// The memory store answers immediately: no runtime is measured.
 fn now<T>(future: impl Future<Output = T>) -> T {
     at_once(future).unwrap()
 }
@@ -149,7 +149,7 @@ fn main() {
         };
         sides.push((format!("gate, {count} policies"), Box::new(side)));
     }
-    // Bans that hold for none of the requests: what all others pay while there are some.
+    // Bans that match none of the requests: the cost for all others while there are some.
     for count in [1, 10_000] {
         let store = MemoryStore::new();
         let gate = Gate::new(policies(1, "first"), store.clone()).unwrap();

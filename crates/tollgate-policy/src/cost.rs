@@ -1,4 +1,4 @@
-//! What a request costs: a number, a field, or an estimate that is committed afterwards.
+//! The cost of a request: a number, a field, or an estimate that is committed afterwards.
 
 use core::fmt;
 use core::time::Duration;
@@ -81,7 +81,7 @@ impl Cost {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Reserve {
-    /// What is held while the request is at work.
+    /// The units that are held while the request is in progress.
     pub estimate: Estimate,
     /// Where a front reads what was used. `None`: the service or a caller says it.
     pub commit: Option<Commit>,
@@ -136,7 +136,7 @@ impl Reserve {
     }
 }
 
-/// What a request is expected to use.
+/// The expected units of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Estimate {
@@ -150,14 +150,14 @@ pub enum Estimate {
         /// request.
         otherwise: Option<u64>,
     },
-    /// A running quantile of what this process has committed for the policy.
+    /// A running quantile of this process's commits for the policy.
     Quantile {
         /// The quantile, 1 to 99: of 90, nine in ten requests have used at most the estimate.
         percent: u8,
         /// The estimate until 20 requests were committed.
         otherwise: u64,
-        /// The part of each limit that an estimate takes at most, so that a small limit is not
-        /// refused for what others have used.
+        /// The maximum part of each limit that an estimate takes, so that a small limit is not
+        /// refused for the use of others.
         at_most: Share,
     },
 }
@@ -189,7 +189,7 @@ impl Commit {
         if text == "bytes" {
             return Ok(Self::Bytes);
         }
-        let right = "it is a header of the response, as `header.x-tokens-used`, or `bytes`";
+        let right = "it is a header of the response, e.g. `header.x-tokens-used`, or `bytes`";
         if !text.starts_with("header.") {
             let what = match text {
                 "" => "an empty text says not what was used".to_owned(),
@@ -199,7 +199,7 @@ impl Commit {
         }
         match Field::parse(text)? {
             Field::Header(name) => Ok(Self::Header(Arc::from(&*name))),
-            _ => Err(ParseError::whole(text, "this is no header", right)),
+            _ => Err(ParseError::whole(text, "this is not a header", right)),
         }
     }
 }

@@ -129,7 +129,7 @@ impl Field {
             return Err(ParseError::at(
                 text,
                 kind.len() + 1..text.len(),
-                format!("this is no name of a {kind}"),
+                format!("this is not the name of a {kind}"),
                 format!("a name is 1 to {MAX_NAME_BYTES} letters, digits, `_`, `-` or `.`"),
             ));
         }
@@ -141,21 +141,21 @@ impl Field {
 
     fn unknown(text: &str) -> ParseError {
         if let "header" | "field" = text {
-            let what = format!("`{text}` alone is no field");
-            return ParseError::whole(text, what, format!("say which, as `{text}.NAME`"));
+            let what = format!("`{text}` alone is not a field");
+            return ParseError::whole(text, what, format!("say which, e.g. `{text}.NAME`"));
         }
         let remedy = "the fields are ip, host, method, path, route, user, api_key, header.NAME and \
                       field.NAME";
         if text.is_empty() {
-            return ParseError::whole(text, "an empty text is no field", remedy);
+            return ParseError::whole(text, "an empty text is not a field", remedy);
         }
         // On the command line, a subject is one text with commas.
         if text.contains(',') {
-            let remedy = "write several as a list, as `[\"user\", \"field.resource\"]`";
-            return ParseError::whole(text, format!("`{text}` is no field"), remedy);
+            let remedy = "write several as a list, e.g. `[\"user\", \"field.resource\"]`";
+            return ParseError::whole(text, format!("`{text}` is not a field"), remedy);
         }
         let remedy = advice(text, Self::words(), remedy);
-        ParseError::whole(text, format!("`{text}` is no field"), remedy)
+        ParseError::whole(text, format!("`{text}` is not a field"), remedy)
     }
 
     /// The words that begin a field, for suggestions.

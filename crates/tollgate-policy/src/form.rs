@@ -23,7 +23,7 @@ impl Pattern {
     }
 }
 
-/// Why no request has a value of this pattern, and what to write instead; `None` if one can.
+/// The reason why no request has a value of this pattern, and the correction; `None` if one can.
 /// `written` decides, not the text after its conversion to lower case.
 fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, String)> {
     let (what, why, right) = match field {
@@ -53,7 +53,7 @@ fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, Str
 fn method(pattern: &Pattern) -> Option<String> {
     let (Pattern::Exact(text) | Pattern::Prefix(text)) = pattern else { return None };
     let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let right = || "it alone, as `GET`, or a list, as `[\"GET\", \"HEAD\"]`".to_owned();
+    let right = || "it alone, e.g. `GET`, or a list, e.g. `[\"GET\", \"HEAD\"]`".to_owned();
     (!text.bytes().all(is_of_word)).then(right)
 }
 
@@ -220,7 +220,7 @@ fn address(pattern: &Pattern) -> Option<String> {
     let is_open = last.is_empty() || octet(last);
     let short_ipv6 = !text.contains('.') && text.len() <= 4 && is_hex(text);
     let may_be = is_ipv6 || (is_ipv4 && is_open) || short_ipv6;
-    (!may_be).then(|| "a network, as `192.0.2.0/24`, or `192.0.2.*`".to_owned())
+    (!may_be).then(|| "a network, e.g. `192.0.2.0/24`, or `192.0.2.*`".to_owned())
 }
 
 fn is_hex(text: &str) -> bool {
@@ -357,7 +357,7 @@ mod tests {
             assert_eq!(right(&Field::Method, fine), "", "{fine}");
         }
         for written in ["get it", "GET,HEAD", "GET HEAD*", "é"] {
-            let form = "it alone, as `GET`, or a list, as `[\"GET\", \"HEAD\"]`";
+            let form = "it alone, e.g. `GET`, or a list, e.g. `[\"GET\", \"HEAD\"]`";
             assert_eq!(right(&Field::Method, written), form, "{written}");
         }
     }
@@ -370,7 +370,7 @@ mod tests {
             assert_eq!(right(&Field::Ip, fine), "", "{fine}");
         }
         for written in ["300.*", "010.*", "1.2.3.4.*", "1.2.3.400*", "office*", "fe80g:*", ".*"] {
-            let form = "a network, as `192.0.2.0/24`, or `192.0.2.*`";
+            let form = "a network, e.g. `192.0.2.0/24`, or `192.0.2.*`";
             assert_eq!(right(&Field::Ip, written), form, "{written}");
         }
     }

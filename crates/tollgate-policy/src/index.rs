@@ -30,7 +30,7 @@ type Hash = foldhash::fast::RandomState;
 #[derive(Debug)]
 enum Rest {
     Few(Condition),
-    /// A condition with many patterns, with an index of its own.
+    /// A condition with many patterns, with a separate index.
     Many(Box<Filed>),
 }
 
@@ -327,7 +327,7 @@ mod tests {
             "(0\\.0\\.0\\.0/0|1\\.0\\.0\\.0/(8|14|15)|1\\.[0-3]\\.0\\.0/16|1\\.2\\.[02]\\.0/23)",
             "2001:db8::(/(32|64|127)|1)?"
         ];
-        // Some so long that they are found by an index of their own.
+        // Some so long that a separate index finds them.
         let texts = prop_oneof![
             9 => prop::collection::vec(text.clone(), 1..3),
             1 => prop::collection::vec(text, 17..30),
@@ -336,7 +336,7 @@ mod tests {
             let mut conditions: Vec<Condition> = Vec::new();
             for (field, texts, listed) in list {
                 let field = Field::parse(field).unwrap();
-                // The same networks, in a list of their own.
+                // The same networks, in a separate list.
                 if listed && field == Field::Ip && conditions.iter().all(|c| c.field != field) {
                     let is_net = |text: &&String| crate::network::parse_network(text).is_ok();
                     let nets: Vec<&str> = texts.iter().filter(is_net).map(|it| &**it).collect();

@@ -42,7 +42,7 @@ impl NetworkList {
     /// ```
     ///
     /// # Errors
-    /// The first invalid lines, with their numbers and what would be right.
+    /// The first invalid lines, with their numbers and the corrections.
     pub fn parse(file: &str, text: &str) -> Result<Self, String> {
         let (mut networks, mut bad, mut more) = (Vec::new(), Vec::new(), 0);
         for (number, line) in (1..).zip(text.lines()) {
@@ -181,7 +181,9 @@ mod tests {
         }
         let bad = format!("10.0.0.0/8\n{}", "nobody\n".repeat(9));
         let error = NetworkList::parse("l", &bad).unwrap_err();
-        assert!(error.starts_with("l, line 2: `nobody` is no address and no network: write it as"));
+        assert!(
+            error.starts_with("l, line 2: `nobody` is not an address or a network: write it as")
+        );
         assert!(error.contains("l, line 6: ") && error.ends_with("; and 4 more lines"), "{error}");
         assert!(NetworkList::parse("l", "").unwrap().is_empty());
         assert!(NetworkList::parse("l", "10.0.0.0/8 10.1.0.0/16").is_err());

@@ -49,7 +49,7 @@ pub(crate) fn parse(path: &Path, text: &str, lists: &mut Lists) -> Result<Polici
             lists.insert(at, read.as_ref().ok().map(|text| hash_of(text)));
             let of_file = "give the path of a file of networks, from the folder of this one";
             let text = read.map_err(|why| (format!("{named}: {why}"), of_file));
-            let of_line = "mend the list: a network or an address in each line, and comments after \
+            let of_line = "correct the list: a network or an address in each line, and comments after \
                            a `#`";
             let list = text
                 .and_then(|text| NetworkList::parse(named, &text).map_err(|what| (what, of_line)));
@@ -64,7 +64,7 @@ pub(crate) fn parse(path: &Path, text: &str, lists: &mut Lists) -> Result<Polici
 pub(crate) fn read_list(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("this is no plain file".to_owned());
+        return Err("this is not a plain file".to_owned());
     }
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let most = u64::try_from(MAX_LIST_BYTES).unwrap_or(u64::MAX);
@@ -73,7 +73,7 @@ pub(crate) fn read_list(path: &Path) -> Result<String, String> {
     if bytes.len() > MAX_LIST_BYTES {
         return Err(format!("the file has over {MAX_LIST_BYTES} bytes"));
     }
-    String::from_utf8(bytes).map_err(|_| "this is no UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "this is not UTF-8".to_owned())
 }
 
 pub(crate) fn hash_of(text: &str) -> u64 {
@@ -101,7 +101,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, Problems> {
     // Opening a pipe would block until something writes to it.
     let kind = std::fs::metadata(path).map_err(unreadable)?.file_type();
     if !kind.is_file() {
-        let what = if kind.is_dir() { "this is a folder" } else { "this is no plain file" };
+        let what = if kind.is_dir() { "this is a folder" } else { "this is not a plain file" };
         return Err(whole(path, what.to_owned(), "give the path of a policy file"));
     }
     let file = std::fs::File::open(path).map_err(unreadable)?;
@@ -118,7 +118,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, Problems> {
         let text = String::from_utf8_lossy(bytes.get(..good).unwrap_or(&[])).into_owned();
         let at = Span::new(text.len(), text.len());
         let remedy = "write the file in UTF-8";
-        let problem = Problem::error(Some(at), "from here on this is no UTF-8", remedy);
+        let problem = Problem::error(Some(at), "from here on this is not UTF-8", remedy);
         Problems::new(&path.display().to_string(), &text, vec![problem])
     })
 }

@@ -304,7 +304,7 @@ impl Dimension {
             return Err(ParseError::at(
                 text,
                 0..name.len().max(1),
-                "this is no name of a constant",
+                "this is not the name of a constant",
                 "a constant is `NAME=VALUE`, the name 1 to 64 letters, digits, `_`, `-` or `.`",
             ));
         }
@@ -314,7 +314,9 @@ impl Dimension {
                 text,
                 0..name.len(),
                 format!("a constant cannot be named as the field `{kind}`"),
-                format!("it could be mistaken for a real one: name it otherwise, as `any-{kind}`"),
+                format!(
+                    "it could be mistaken for a real one: name it otherwise, e.g. `any-{kind}`"
+                ),
             ));
         }
         if value.is_empty() || value.len() > 256 {
@@ -322,7 +324,7 @@ impl Dimension {
                 text,
                 name.len()..text.len(),
                 "the value of a constant has 1 to 256 bytes",
-                "write it after the `=`, as `pool=all`",
+                "write it after the `=`, e.g. `pool=all`",
             ));
         }
         Ok(Self::Constant { name: name.into(), value: value.into() })

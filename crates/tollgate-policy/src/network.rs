@@ -29,7 +29,7 @@ pub fn parse_network(text: &str) -> Result<IpNet, ParseError> {
     let Ok(net) = text.parse::<IpNet>() else {
         return Err(ParseError::whole(
             text,
-            format!("`{text}` is no address and no network"),
+            format!("`{text}` is not an address or a network"),
             "write it as `203.0.113.0/24`, `2001:db8::/32` or `192.0.2.7`",
         ));
     };
@@ -70,7 +70,7 @@ pub(crate) fn client_address<F: Fields + ?Sized>(fields: &F, value: &str) -> Opt
     fields.address().map(|address| address.to_canonical())
 }
 
-/// The network that a prefix such as `10.1.*` stands for, if it is one.
+/// The network of a prefix such as `10.1.*`, if it is one.
 pub(crate) fn parse_prefix(text: &str) -> Option<IpNet> {
     let octets = text.strip_suffix('.')?;
     let count = u8::try_from(octets.split('.').count()).ok().filter(|count| *count < 4)?;

@@ -26,8 +26,8 @@ pub enum OnFailure {
     Local(Share),
 }
 
-/// What is right, for errors.
-pub(crate) const RULES: &str = "say `allow`, `deny`, or a share for this node, as `local 25 %`";
+/// The valid rules, for errors.
+pub(crate) const RULES: &str = "say `allow`, `deny`, or a share for this node, e.g. `local 25 %`";
 
 impl OnFailure {
     /// `allow`, `deny` or `local`, without the share.
@@ -53,7 +53,7 @@ impl OnFailure {
 impl FromStr for OnFailure {
     type Err = ParseError;
 
-    /// Parses `allow`, `deny`, or `local` with a share, as `local 25 %`.
+    /// Parses `allow`, `deny`, or `local` with a share, such as `local 25 %`.
     ///
     /// # Errors
     /// Anything else; an invalid share.
@@ -66,7 +66,7 @@ impl FromStr for OnFailure {
         match text.strip_prefix("local") {
             Some(share) if share.starts_with(' ') => Ok(Self::Local(share.trim_start().parse()?)),
             Some("") => Err(ParseError::whole(text, "`local` names no share", RULES)),
-            _ => Err(ParseError::whole(text, format!("`{text}` is no failure rule"), RULES)),
+            _ => Err(ParseError::whole(text, format!("`{text}` is not a failure rule"), RULES)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The outcome of a request, and what decided it.
+//! The outcome of a request, and the authority that decided it.
 
 use tollgate::Verdict;
 
@@ -93,7 +93,7 @@ impl From<OnFailure> for Outcome {
     }
 }
 
-/// What decided an answer.
+/// The authority that decided an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Authority {

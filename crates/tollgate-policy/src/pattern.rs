@@ -14,7 +14,7 @@ use crate::network::{client_address, parse_client, parse_network, parse_prefix};
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
 
-/// What stands before the hash of an API key, where a key could be written.
+/// The prefix of the hash of an API key, where a key could be written.
 const HASHED: &str = "hash:";
 
 /// Reads `hash:` and 32 hexadecimal digits, as `tollgate hash-key` prints them, into the digits in
@@ -27,7 +27,7 @@ pub fn read_hash(text: &str) -> Result<Option<Box<str>>, ParseError> {
     if hash.len() != 32 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(ParseError::whole(
             "",
-            "this is no hash of an API key",
+            "this is not the hash of an API key",
             "`hash:` and 32 hexadecimal digits, as `tollgate hash-key` prints them",
         ));
     }
@@ -71,7 +71,7 @@ impl Pattern {
             return Err(ParseError::whole(
                 "",
                 format!("this value has {} bytes", text.len()),
-                format!("at most {MAX_PATTERN_BYTES}: write a prefix, as `abc*`"),
+                format!("at most {MAX_PATTERN_BYTES}: write a prefix, e.g. `abc*`"),
             ));
         }
         if *field == Field::ApiKey
@@ -103,7 +103,7 @@ impl Pattern {
                 text,
                 star..star + 1,
                 "a `*` cannot stand here",
-                "it stands at the end, as `/api/*`, alone, or before the dot of a host, as \
+                "it stands at the end, e.g. `/api/*`, alone, or before the dot of a host, e.g. \
                  `*.example.com`",
             ));
         }

@@ -52,7 +52,7 @@ struct Inner {
     conditions: BTreeSet<Field>,
 }
 
-/// What is said of the file as a whole.
+/// The fields of the file as a whole.
 #[derive(Clone)]
 struct Head {
     combine: Combine,
@@ -86,7 +86,7 @@ impl Policies {
     pub fn parse_named(file: &str, text: &str, format: Format) -> Result<Self, Problems> {
         let mut lists = |list: &str| {
             Err(Unlisted {
-                what: format!("`{list}` lies beside a policy file, and this text is none"),
+                what: format!("`{list}` must be beside a policy file, and this text is not one"),
                 remedy: "read the policies with `Policies::load`, or write the networks here",
             })
         };

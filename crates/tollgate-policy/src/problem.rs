@@ -1,4 +1,4 @@
-//! Problems of policies: what is wrong, where, and what would be right.
+//! Problems of policies: the problem, its place, and the correction.
 
 use core::fmt;
 use core::ops::Range;
@@ -88,7 +88,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem for which the file is rejected: where it is, what is wrong, what would be right.
+    /// A problem for which the file is rejected: its place, the problem, the correction.
     pub fn error(at: Option<Span>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         let what = shortened(&clean(&what.into(), false), MAX_MESSAGE_CHARS);
         let remedy = shortened(&clean(&remedy.into(), true), MAX_REMEDY_CHARS);
@@ -111,13 +111,13 @@ impl Problem {
         self.level
     }
 
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What would be right.
+    /// The correction.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.remedy
@@ -148,7 +148,7 @@ fn clean(text: &str, lines: bool) -> String {
     clean
 }
 
-/// Both ends of a text that is too long: what is wrong with a name follows it.
+/// Both ends of a text that is too long: the problem of a name follows it.
 fn shortened(text: &str, most: usize) -> String {
     // Bytes are compared first: few texts need their characters counted.
     if text.len() <= most || text.chars().count() <= most {

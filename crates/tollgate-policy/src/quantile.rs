@@ -1,4 +1,4 @@
-//! A running quantile of what was used: the P² algorithm of Jain and Chlamtac (1985). It keeps five
+//! A running quantile of used units: the P² algorithm of Jain and Chlamtac (1985). It keeps five
 //! markers and no values.
 
 /// So many values are seen before the estimate counts. The algorithm starts with the first five,

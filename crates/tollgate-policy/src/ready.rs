@@ -37,7 +37,7 @@ pub(crate) struct ReadyEntry {
 #[derive(Debug)]
 pub(crate) struct ReadyLimits {
     pub(crate) whole: LimitSet,
-    /// What this process may admit of them by itself, where the policy says so.
+    /// The units of them that this process may admit by itself, where the policy allows it.
     pub(crate) local: Option<Box<Local>>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleChe
     else {
         return None;
     };
-    // What the store answers is noted there, which the fast path does not do.
+    // The store's answer is noted there, which the fast path does not do.
     if on_failure.share().is_some() {
         return None;
     }

@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) on_failure: OnFailure,
     /// The first policy with the failure rule `deny`.
     pub(crate) denier: Option<usize>,
-    /// True when a limit here has a local share: what the store answers is noted for that.
+    /// True when a limit here has a local share: the store's answer is noted for that.
     pub(crate) has_shares: bool,
     /// The text of the request id, and the rest of it. Boxed, since few requests have one.
     pub(crate) request: Option<Box<(Box<str>, RequestId<'static>)>>,
@@ -145,7 +145,7 @@ impl Policies {
         self.ready_limits_of(part).map(|limits| &limits.whole)
     }
 
-    /// The limits of a part, with what this process may admit of them by itself.
+    /// The limits of a part, with their local shares.
     #[inline]
     pub(crate) fn ready_limits_of(&self, part: PolicyPart) -> Option<&ReadyLimits> {
         let entry = self.ready(part.policy)?.entries.get(part.entry)?;
@@ -244,7 +244,7 @@ impl ReadyEntry {
     fn subject(&self, fields: &dyn Fields) -> Result<Option<Subject>, Box<Field>> {
         let [one] = &self.dimensions[..] else { return self.subject_of_several(fields) };
         match one.value(fields) {
-            // Only fails for a value of many kilobytes, which is no identity.
+            // Only fails for a value of many kilobytes, which is not an identity.
             Ok(Some((prefix, value))) => {
                 prefix.with(&value).map(Some).map_err(|_| Box::new(one.field()))
             }
@@ -267,7 +267,7 @@ impl ReadyEntry {
         let all = pairs.iter().map(|(prefix, value)| (prefix.dimension(), value.as_bytes()));
         match (Subject::from_dimensions(all), self.dimensions.first()) {
             (Ok(subject), _) => Ok(Some(subject)),
-            // Only reached with a value of many kilobytes, which is no identity.
+            // Only reached with a value of many kilobytes, which is not an identity.
             (Err(_), Some(first)) => Err(Box::new(first.field())),
             (Err(_), None) => Ok(None),
         }

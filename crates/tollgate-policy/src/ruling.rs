@@ -104,7 +104,7 @@ impl Ruling {
         if when.is_empty() {
             return refuse(
                 "a ruling has no condition, and would hold for every request".to_owned(),
-                "say for whom, as `ip=203.0.113.0/24` or `user=mallory`".to_owned(),
+                "say for whom, e.g. `ip=203.0.113.0/24` or `user=mallory`".to_owned(),
             );
         }
         if let Some(twice) = when.windows(2).find(|pair| pair[0].field == pair[1].field) {

@@ -34,7 +34,7 @@ fn without_null(schema: &mut Schema) {
     transform_subschemas(&mut without_null, schema);
 }
 
-/// A policy file of Tollgate: which requests are limited, whose counts are kept, by which limits.
+/// A policy file of Tollgate: the requests that are limited, the subjects, and their limits.
 #[derive(JsonSchema)]
 #[schemars(title = "Tollgate policies", deny_unknown_fields)]
 #[schemars(extend(
@@ -56,7 +56,7 @@ struct File {
     policies: Vec<Policy>,
 }
 
-/// A rule: which requests, whose counts, under which limits.
+/// A rule: the requests, the subjects, and their limits.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Policy {
@@ -66,15 +66,15 @@ struct Policy {
     /// The conditions; all must hold.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
     when: Option<BTreeMap<String, Patterns>>,
-    /// Whose counts, under which limits.
+    /// The subjects and their limits.
     #[schemars(length(min = 1, max = 16))]
     limits: Vec<Entry>,
     /// The answer when the store cannot answer in time.
     on_failure: OnFailure,
-    /// How long the store may take, as `20ms`; the default is 500ms.
+    /// How long the store may take, such as `20ms`; the default is 500ms.
     #[schemars(regex(pattern = r"^[0-9]+(us|ms|s|m)$"))]
     deadline: Option<String>,
-    /// What a request costs; the default is 1.
+    /// The cost of a request; the default is 1.
     cost: Option<Cost>,
     /// The field that all subjects share on a cluster, or `never`.
     shard: Option<String>,
@@ -103,19 +103,19 @@ enum FailureWord {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct LocalShare {
-    /// A percentage or a fraction, as `25 %` or `1/4`.
+    /// A percentage or a fraction, such as `25 %` or `1/4`.
     #[schemars(regex(pattern = r"^ *([0-9]+(\.[0-9]{1,4})? *%|[0-9]+ */ *[0-9]+) *$"))]
     local: String,
 }
 
-/// What a field may be: `abc`, `abc*`, `*`, a host as `*.example.com`, an address in a network as
-/// `192.0.2.0/24`, or a list of these; for `ip` also `{ file = "list.txt" }`.
+/// The values that a field may have: `abc`, `abc*`, `*`, a host such as `*.example.com`, an address
+/// in a network such as `192.0.2.0/24`, or a list of these; for `ip` also `{ file = "list.txt" }`.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Patterns {
     One(#[schemars(length(min = 1, max = 1_024))] String),
     Several(#[schemars(length(min = 1, max = 10_000))] Vec<OnePattern>),
-    /// What TOML makes of `header.x-tier = "gold"`.
+    /// The tree that TOML makes of `header.x-tier = "gold"`.
     Named(BTreeMap<String, Self>),
 }
 
@@ -149,9 +149,9 @@ enum Texts {
 struct Entry {
     /// A field as `ip`, `user`, `header.NAME`, `field.NAME`, a constant as `pool=all`, or several.
     subject: Texts,
-    /// Limits, as `10/s, 240/h`.
+    /// Limits, such as `10/s, 240/h`.
     limit: Texts,
-    /// What happens without a dimension: `skip`, `deny`, or what stands in; or that by field.
+    /// The rule without a dimension: `skip`, `deny`, or the replacement; or that by field.
     absent: Option<Absent>,
     /// Other limits for some requests; the first that holds counts.
     #[schemars(length(min = 1, max = 10_000))]
@@ -188,20 +188,21 @@ enum Cost {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Reserve {
-    /// What is held until then: units, `header.NAME` or `field.NAME` of the request, or `p90`.
+    /// The units that are held until then: a number, `header.NAME` or `field.NAME` of the request,
+    /// or `p90`.
     reserve: Estimate,
     /// When the field is absent or no number: an estimate, or `deny`.
     otherwise: Option<Otherwise>,
     /// The part of each limit that an estimate by a quantile takes at most; the default is `10 %`.
     #[schemars(regex(pattern = r"^ *([0-9]+(\.[0-9]{1,4})? *%|[0-9]+ */ *[0-9]+) *$"))]
     at_most: Option<String>,
-    /// What says the cost: `header.NAME` of the response, or `bytes`.
+    /// The source of the cost: `header.NAME` of the response, or `bytes`.
     #[schemars(regex(pattern = r"^(bytes|header\..+)$"))]
     commit: Option<String>,
     /// The most that is reserved and charged.
     #[schemars(range(min = 1, max = 1_099_511_627_776_u64))]
     max: u64,
-    /// How long it is held without being renewed, as `2m`.
+    /// How long it is held without being renewed, such as `2m`.
     #[schemars(regex(pattern = r"^([0-9]+(us|ms|s|m|h|d|w))+$"))]
     hold: String,
     /// Where nobody says what was used; the default is `charge`.

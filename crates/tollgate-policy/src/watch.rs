@@ -392,7 +392,7 @@ mod tests {
         let settled_at = settled(text("ha"), || seen.next().map(|s| text(s)));
         assert_eq!(settled_at, Some(text("whole")));
         assert_eq!(seen.next(), Some(&"too late"));
-        // What never rests is taken in the end.
+        // A file that changes all the time is read in the end.
         let mut times = 0;
         let restless = settled(text("0"), || {
             times += 1;

@@ -1,4 +1,4 @@
-//! What a gate is asked beside the requests that policies decide.
+//! A gate's other questions, beside the requests that policies decide.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -82,7 +82,7 @@ fn a_cost_takes_the_place_of_one_and_of_no_other() {
     assert_eq!(block_on(gate.ask(prepared)).decision().unwrap().remaining(), 0);
     let mut prepared = gate.prepare(&request("/"));
     assert_eq!(prepared.cost(3).unwrap_err().name, "dear");
-    // What was refused changed nothing.
+    // A refusal changed nothing.
     assert_eq!(block_on(gate.ask(prepared)).decision().unwrap().remaining(), 7);
 }
 
@@ -122,7 +122,7 @@ fn limits_that_a_caller_brings_count_as_everywhere() {
     assert!(block_on(gate.admin().inspect(ask())).unwrap().is_some());
     assert!(block_on(gate.admin().reset(ask())).unwrap());
     assert!(block_on(gate.admin().inspect(ask())).unwrap().is_none());
-    // What makes no sense is the caller's, and counted nowhere.
+    // A senseless question is the caller's fault, and counted nowhere.
     let error = block_on(gate.inline().check(ask().cost(0), terms)).unwrap_err();
     assert!(matches!(error, Error::Ask(_)), "{error}");
     assert_eq!(counters.iter().map(|(.., number)| number).sum::<u64>(), 4);

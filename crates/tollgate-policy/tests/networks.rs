@@ -1,4 +1,4 @@
-//! Networks in conditions: what they hold, what is refused, and how many there may be.
+//! Networks in conditions: their addresses, refused ones, and how many there may be.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
 use std::borrow::Cow;
@@ -31,7 +31,7 @@ fn remedy(when: &str) -> String {
 #[test]
 fn an_address_meets_a_condition_on_its_network_and_no_other() {
     for (when, inside, outside) in [
-        // What the advice for these once was is 256 times too wide, and 256 times too narrow.
+        // The former advice for these is 256 times too wide, and 256 times too narrow.
         (r#"{ ip = "203.0.113.0/24" }"#, &["203.0.113.0", "203.0.113.255"][..], "203.0.112.1"),
         (r#"{ ip = "10.0.0.0/8" }"#, &["10.0.0.1", "10.255.255.255"], "11.0.0.0"),
         (r#"{ ip = "10.128.0.0/9" }"#, &["10.128.0.0", "::ffff:10.200.0.1"], "10.127.255.255"),
@@ -69,7 +69,7 @@ impl Fields for Client {
     }
 }
 
-/// What is written about an address holds for it, and for none beside it, though both count as one.
+/// A condition about an address applies to it, and to none beside it, though both count as one.
 #[test]
 fn a_condition_is_about_the_whole_address() {
     let many: Vec<String> = (0..100).map(|n| format!("\"2001:db8::f:{n:x}\"")).collect();
@@ -172,8 +172,8 @@ fn a_list_in_a_file_of_its_own_stands_where_a_network_does() {
     }
     for (when, says) in [
         (r#"{ ip = { file = "missing.txt" } }"#, "missing.txt: the file cannot be read"),
-        (r#"{ ip = { file = "." } }"#, ".: this is no plain file"),
-        (r#"{ ip = { file = "" } }"#, "an empty path is no file"),
+        (r#"{ ip = { file = "." } }"#, ".: this is not a plain file"),
+        (r#"{ ip = { file = "" } }"#, "an empty path is not a file"),
         (r#"{ ip = { path = "a.txt" } }"#, "unknown key `path`"),
         (r#"{ ip = { file = 5 } }"#, "`file` is a whole number"),
         (r#"{ method = { file = "a.txt" } }"#, "`method` is a table"),

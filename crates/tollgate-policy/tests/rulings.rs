@@ -194,7 +194,7 @@ fn the_usual_way_comes_back() {
     }
 }
 
-/// A store whose notices cannot be had when it is told so.
+/// A store whose notices are unavailable when the test asks for it.
 #[derive(Clone, Default)]
 struct Away(MemoryStore, Arc<AtomicBool>);
 
@@ -251,7 +251,7 @@ fn while_the_store_is_away_what_is_known_holds_until_its_end() {
     assert!(!block_on(other.admin().read_rulings()).unwrap(), "nothing has changed");
 }
 
-/// What is in the store and means nothing to this version does nothing.
+/// A notice that means nothing to this version has no effect.
 #[test]
 fn what_cannot_be_read_is_left_out() {
     let store = MemoryStore::new();

@@ -18,7 +18,7 @@ fn hourly(units: u64) -> String {
     )
 }
 
-/// Waits until it holds, for a minute at most: a busy machine is no fault.
+/// Waits until it holds, for a minute at most: a busy machine is not a fault.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !holds() {
@@ -69,7 +69,7 @@ fn both(path: &Path) -> [Watch; 2] {
     ]
 }
 
-/// Runs a story for both ways of watching, each in a folder of its own with `p.toml`.
+/// Runs a story for both ways of watching, each in a separate folder with `p.toml`.
 fn story(run: impl Fn(&Path, &Path, Watched)) {
     for way in 0..2 {
         let folder = tempfile::tempdir().unwrap();
@@ -124,16 +124,16 @@ fn a_list_of_networks_is_followed_as_the_file_that_names_it() {
         until("the list is read again", || is_banned("192.0.2.7"));
         assert_ne!(*watched.gate.current().revision(), first);
         assert_eq!(watched.gate.current().revision().hash, Policies::load(path).unwrap().hash());
-        // A bad line, or no list at all, changes nothing and is told with its place.
+        // A bad line, or no list at all, changes nothing and is reported with its place.
         renamed(folder, &list, "203.0.113.0/24\nnobody\n");
-        watched.until_told("list.txt, line 2: `nobody` is no address and no network");
+        watched.until_told("list.txt, line 2: `nobody` is not an address or a network");
         assert!(is_banned("192.0.2.7"));
         std::fs::remove_file(&list).unwrap();
         watched.until_told("list.txt: the file cannot be read");
         assert!(is_banned("192.0.2.7"));
         renamed(folder, &list, "192.0.2.7\n");
         until("mended", || !is_banned("203.0.113.9") && is_banned("192.0.2.7"));
-        // What no policy names any more is no longer looked at.
+        // A file that no policy names any more is no longer looked at.
         renamed(folder, path, &hourly(7));
         watched.until(7);
         assert!(!is_banned("192.0.2.7"));
@@ -165,13 +165,13 @@ fn a_broken_file_in_between_changes_nothing() {
             watched.until_told(says);
             assert_eq!((watched.units(), watched.gate.current().revision().number), (1, 1));
         }
-        // What was there before is told of: whoever saw the fault wants to know that it is gone.
+        // An earlier fault is reported as gone: a reader that saw it wants to know that.
         renamed(folder, path, &hourly(1));
         watched.until_told("Unchanged");
         assert_eq!((watched.units(), watched.gate.current().revision().number), (1, 1));
         let told = watched.told.lock().unwrap();
         let broken = told.iter().filter(|told| told.starts_with("broken")).count();
-        assert!(told.len() == 4 && broken == 3, "each is told once: {told:#?}");
+        assert!(told.len() == 4 && broken == 3, "each is reported once: {told:#?}");
     });
 }
 
@@ -230,7 +230,8 @@ fn links_are_swapped_as_kubernetes_does_it() {
     }
 }
 
-/// What the system does not tell is found by looking: a target elsewhere, a folder that is gone.
+/// Changes without an event of the system are found by looking: a target elsewhere, a folder that
+/// is gone.
 #[cfg(unix)]
 #[test]
 fn changes_elsewhere_are_found_by_looking() {

@@ -82,7 +82,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Who moves jobs, and how.
+/// The sides that move jobs, and how.
 enum Side<'a> {
     /// XADD, XREADGROUP, XACK and XDEL: no bound, and nothing comes back by itself.
     BareStream,
@@ -362,8 +362,8 @@ impl Line {
     }
 }
 
-/// Who takes one at a time, and 64: a loop that takes jobs and says that all of them are done, and
-/// a [`Worker`], which says it of each as soon as it is.
+/// Workers that take one at a time, and 64: a loop that takes jobs and reports all of them as done,
+/// and a [`Worker`], which reports each as soon as it is done.
 async fn workers(form: &str, queues: &RedisQueues) -> Outcome<()> {
     let kinds = [(1, None), (64, None), (1, Some(1)), (64, Some(1)), (64, Some(64))];
     let mut all = kinds.map(|_| Vec::new());

@@ -66,8 +66,8 @@ impl Body {
         };
         if bytes > MAX_JOB_BYTES {
             let what = format!(
-                "a job of {bytes} bytes: at most {MAX_JOB_BYTES}; put what is large elsewhere, and \
-                 its place into the job"
+                "a job of {bytes} bytes: at most {MAX_JOB_BYTES}; store large data elsewhere, and \
+                 its place in the job"
             );
             return Err(Error::invalid(what));
         }

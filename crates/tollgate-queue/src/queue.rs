@@ -46,7 +46,8 @@ impl<B: Backend> Queue<B> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
             return Err(Error::invalid(format!(
-                "`{}` is no name of a queue: 1 to {MAX_NAME_BYTES} letters, digits, `.`, `_`, `:` \
+                "`{}` is not the name of a queue: 1 to {MAX_NAME_BYTES} letters, digits, `.`, `_`, \
+                 `:` \
                  and `-`",
                 name.chars()
                     .take(MAX_NAME_BYTES)
@@ -270,7 +271,7 @@ impl<B: Backend> Producer<B> {
     /// jobs may have been added. If a job is invalid, none is added.
     pub async fn offer_all(&self, jobs: &[Job]) -> Result<Vec<OfferOutcome>, Error> {
         if jobs.len() > MAX_BATCH {
-            let what = format!("{} jobs offered at once: at most {MAX_BATCH}", jobs.len());
+            let what = format!("{} jobs in one offer: at most {MAX_BATCH}", jobs.len());
             return Err(Error::invalid(what));
         }
         for job in jobs {

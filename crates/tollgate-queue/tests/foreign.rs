@@ -190,7 +190,8 @@ async fn a_job_that_somebody_else_holds_uses_no_rate() {
     }
 }
 
-/// Who takes from the group without our scripts and dies holds its job no longer than a worker.
+/// A consumer that takes from the group without our scripts and dies holds its job no longer than a
+/// worker.
 #[tokio::test]
 async fn a_job_of_a_foreign_consumer_that_died_comes_back() {
     let Some(server) = server() else { return };
@@ -304,15 +305,14 @@ async fn follow<B: tollgate_queue::Backend + 'static>(queue: Queue<B>) {
     assert_eq!((ran.done, ran.lost), (2, 0));
     assert_eq!(*changed.lock().unwrap(), [other]);
     assert_eq!(queue.done_jobs(9).await.unwrap().len(), 2);
-    // Who says something else at its start is refused, as before.
+    // Another text at its start is refused, as before.
     let worker =
         Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w").until_empty(true);
     let error = worker.run(|_| async { Ok(()) }, std::future::pending()).await.unwrap_err();
     assert!(matches!(error, tollgate_queue::Error::Settings { .. }), "{error}");
 }
 
-/// Who has the script of an offer from before there were clients offers on, and what was written
-/// then is read.
+/// A producer with the script from before clients offers on, and its jobs are read.
 #[tokio::test]
 async fn what_an_older_version_wrote_and_offers_is_understood() {
     let Some(server) = server() else { return };
@@ -346,7 +346,7 @@ async fn what_an_older_version_wrote_and_offers_is_understood() {
     server.command(&[b"EVAL", grave.as_bytes(), b"2", ids.as_bytes(), graves.as_bytes()]);
     let dead = queue.dead_letters(1).await.unwrap();
     assert_eq!((dead[0].client(), dead[0].deliveries), (None, 2));
-    // It has no client; what comes from now on may have one.
+    // It has no client; later jobs may have one.
     assert!(matches!(producer.offer(&ann).await.unwrap(), OfferOutcome::Accepted { .. }));
     consumer.take("w", 1).await.unwrap();
     let producer_settings = ProducerSettings::new(3).per_client(1);

@@ -1,4 +1,4 @@
-//! Who sets the pace: the workers, or a rate that all of them share. Wherever the queue lies, by a
+//! The pace: that of the workers, or a rate that all of them share. Wherever the queue lies, by a
 //! clock that is set, so that each figure is exact; and a rate in real time, by four workers.
 #![cfg(all(feature = "redis", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -64,7 +64,7 @@ enum Event {
     Offer,
 }
 
-/// Offers every 50 ms for a minute, to so many processors that take 100 ms for a job.
+/// Offers every 50 ms for a minute, to this many processors that take 100 ms for a job.
 async fn a_minute(queue: &Queue<AnyQueues>, clock: &ManualClock, processors: usize) -> Stats {
     let producer = queue.producer(ProducerSettings::new(10)).unwrap();
     let consumer = queue.consumer(ConsumerSettings::new()).unwrap();
@@ -104,8 +104,8 @@ async fn a_minute(queue: &Queue<AnyQueues>, clock: &ManualClock, processors: usi
     queue.stats().await.unwrap()
 }
 
-/// 001's example: bound 10, producers twice as fast as the processor. It takes 10 a second, and
-/// that is what is accepted; with two processors twice as much.
+/// 001's example: bound 10, producers twice as fast as the processor. It takes 10 a second, and the
+/// accepted jobs are as many; with two processors twice as many.
 #[test]
 fn what_is_accepted_is_what_the_processors_can_do() {
     everywhere(|place, queue, clock| async move {
@@ -233,7 +233,7 @@ fn four_workers_of_a_redis_never_exceed_their_rate() {
                     consumer.ack(&ids).await.unwrap();
                     let left = Duration::from_secs(seconds).saturating_sub(begin.elapsed());
                     let next = jobs.next.unwrap_or_default().min(left);
-                    tokio::time::sleep(next).await; // tidy: sleep-ok as long as it was told
+                    tokio::time::sleep(next).await; // tidy: sleep-ok as long as the answer says
                 }
             });
         }

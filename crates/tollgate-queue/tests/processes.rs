@@ -62,7 +62,7 @@ fn consumer_settings() -> ConsumerSettings {
     ConsumerSettings::new().visibility(VISIBILITY).deliveries(1_000)
 }
 
-/// A file that lines are added to, each by one write: what was written is there, whoever is killed.
+/// A file that lines are added to, each by one write: a written line is there, whoever is killed.
 fn history(path: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(path).unwrap()
 }
@@ -186,7 +186,7 @@ fn run(place: &str, dir: &Path) -> Came {
             dead.wait().unwrap();
             (killed, next) = (killed + 1, Instant::now() + kill);
         }
-        assert!(begin.elapsed() < Duration::from_secs(1_200), "they stand still: {stats:?}");
+        assert!(begin.elapsed() < Duration::from_secs(1_200), "no progress: {stats:?}");
         std::thread::sleep(Duration::from_millis(2)); // tidy: sleep-ok between two looks
     }
     for child in &mut producers {

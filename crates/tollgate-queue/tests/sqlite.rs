@@ -215,8 +215,8 @@ async fn a_file_of_an_older_version_is_brought_to_this_one() {
     }
 }
 
-/// A process of an older version may have the file open still: its statements name no client, and
-/// what they do to jobs that have one is counted all the same.
+/// A process of an older version may have the file open still. Its statements name no client, and
+/// their changes to jobs that have one are counted all the same.
 #[tokio::test]
 async fn statements_of_an_older_version_keep_the_counts_of_clients() {
     let dir = tempfile::tempdir().unwrap();

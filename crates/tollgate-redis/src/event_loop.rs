@@ -26,7 +26,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 #[cfg(unix)]
 pub type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What carries connections ([`Options::event_loop`](crate::Options::event_loop)).
+/// A loop that carries connections ([`Options::event_loop`](crate::Options::event_loop)).
 ///
 /// Names are resolved, connections made and timers kept by the tokio runtime on which the store is
 /// used. The loop does the rest: it knows when a socket can be read or written, and polls the tasks

@@ -7,14 +7,14 @@ use tollgate::{Counted, Limit, LimitSet, Subject};
 
 use crate::compose::{has_state, in_state_order};
 
-/// What every key begins with, after the prefix of its environment.
+/// The beginning of every key, after the prefix of its environment.
 pub const PREFIX: &str = "tg1";
 
 /// The most bytes of a prefix.
 const MAX_PREFIX_BYTES: usize = 64;
 
 /// The prefix of all keys of an environment, so that several environments may use one server. Two
-/// prefixes share nothing. The default is no prefix.
+/// prefixes share nothing. The default is not a prefix.
 ///
 /// ```
 /// use tollgate_redis::{KeyPrefix, Keys};
@@ -33,7 +33,7 @@ impl KeyPrefix {
     /// `staging:`.
     ///
     /// # Errors
-    /// What is right, for another text. The text itself is not shown, since it may be part of a
+    /// The correction, for another text. The text itself is not shown, since it may be part of a
     /// URL with a password.
     pub fn new(prefix: &str) -> Result<Self, String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -46,7 +46,7 @@ impl KeyPrefix {
         let version = prefix.strip_prefix("tg").map(|rest| rest.strip_prefix('q').unwrap_or(rest));
         if version.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit())) {
             return Err("`prefix` does not begin with `tg1`, `tgq1` or another digit there: keys \
-                        without a prefix begin so; write another one, as `prefix=staging`"
+                        without a prefix begin so; write another one, e.g. `prefix=staging`"
                 .to_owned());
         }
         Ok(Self(Some(prefix.into())))
@@ -59,7 +59,7 @@ impl KeyPrefix {
     }
 }
 
-/// `staging:`, or nothing: what all keys begin with.
+/// `staging:`, or nothing: the beginning of all keys.
 impl fmt::Display for KeyPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name().map_or(Ok(()), |name| write!(f, "{name}:"))

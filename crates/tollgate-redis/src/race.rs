@@ -46,7 +46,7 @@ impl Races {
     }
 
     /// How many clients get through that read a counter, and increment it if it is below the limit.
-    /// Each has a separate connection, and all start at once.
+    /// Each has a separate connection, and all start together.
     ///
     /// # Errors
     /// The server cannot be reached, or not by this many clients.
@@ -90,7 +90,7 @@ impl Races {
         Ok(through)
     }
 
-    /// How many clients get through with one atomic call each, all at once.
+    /// How many clients get through with one atomic call each, all concurrently.
     ///
     /// # Errors
     /// The server cannot be reached.

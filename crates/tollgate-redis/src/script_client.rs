@@ -57,7 +57,7 @@ impl ScriptClient {
         Ok(it)
     }
 
-    /// The same before its first connection: all calls fail at once until
+    /// The same before its first connection: all calls fail immediately until
     /// [`ScriptClient::try_connect`] has succeeded.
     #[must_use]
     pub fn unconnected(options: Options) -> Self {

@@ -1,4 +1,4 @@
-//! Who owns the slots of a cluster, as a node says it: the reply to `CLUSTER SLOTS`.
+//! The owners of the slots of a cluster, as a node reports them: the reply to `CLUSTER SLOTS`.
 
 use std::ops::RangeInclusive;
 

@@ -227,7 +227,7 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
 
 /// Parses the tag of a state; also returns the bytes after it.
 fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
-    const FOREIGN: &str = "the key holds something that is no state of Tollgate";
+    const FOREIGN: &str = "the key holds something that is not a state of Tollgate";
     const NEWER: &str = "the state was written by a newer version";
     let end = state.iter().position(|byte| *byte == b'|').ok_or(FOREIGN)?;
     let text = std::str::from_utf8(&state[..end]).map_err(|_| FOREIGN)?;
@@ -237,7 +237,7 @@ fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
         "1" | "2" | "3" => {}
         _ => return Err(NEWER),
     }
-    // Version 3 says what windows and logs may owe while holds are open.
+    // Version 3 records the debt of windows and logs while holds are open.
     let (parts, mosts) = match text[digits..].rsplit_once(";h") {
         Some((parts, mosts)) => (parts, mosts),
         None => (text[digits..].strip_suffix(';').unwrap_or(&text[digits..]), ""),
@@ -267,7 +267,7 @@ fn read_part(part: &str) -> Option<TaggedLimit> {
     let strategy = Strategy::ALL.iter().find(|known| known.code() == strategy)?;
     let step = *strategy.lua_steps().iter().find(|known| known.code == step)?;
     let mut numbers: Vec<u64> = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-    // Before limits could owe, no more than the burst could be used.
+    // Before debts, no more than the burst could be used.
     if let ('g' | 'i', &[_, _, burst]) = (step.code, &numbers[..]) {
         numbers.push(burst);
     }

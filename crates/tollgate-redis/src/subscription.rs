@@ -57,7 +57,7 @@ impl Subscription {
         self.state.seen.store(self.state.messages.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// Waits at most `max` for a message since the last mark. Returns false at once while the
+    /// Waits at most `max` for a message since the last mark. Returns false immediately while the
     /// connection is down.
     pub async fn wait(&self, max: Duration) -> bool {
         let ChannelState { messages, seen, is_connected, notify } = &*self.state;

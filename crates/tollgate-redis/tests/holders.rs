@@ -26,7 +26,7 @@ const PROCESSES: usize = 8;
 const SLOTS: usize = 20;
 const HOLD_US: u64 = 400_000;
 
-/// What the callers of the model may spend. No unit comes back while the test runs.
+/// The budget of the callers of the model. No unit comes back while the test runs.
 const BUDGET: u64 = 40_000;
 const ESTIMATE: u64 = 40;
 const MOST: u64 = 100;
@@ -67,7 +67,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Kills it. Returns when that was, and what it wrote.
+    /// Kills it. Returns when that was, and its output.
     fn kill(mut self) -> (u64, Vec<String>) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -112,7 +112,7 @@ fn for_ever<F: Future<Output = ()>>(tasks: u64, task: impl Fn(RedisStore, u64) -
     });
 }
 
-/// Not a test of its own: what the workers of the other do. Started by hand it does nothing.
+/// Not a separate test: the work of the other test's workers. Started by hand it does nothing.
 #[test]
 fn when_started_as_a_worker_it_works() {
     for_ever(8, |store, n| async move {
@@ -188,7 +188,7 @@ fn killed_workers_never_make_more_than_the_slots() {
     for it in held.values().filter(|it| it.from_us < it.until_us) {
         steps.extend([(it.from_us, 1), (it.until_us, -1)]);
     }
-    // What ends at a time makes room for what begins then.
+    // A hold that ends at a time makes room for one that begins then.
     steps.sort_unstable();
     let (mut open, mut most) = (0, 0);
     for (_, step) in steps {
@@ -219,7 +219,7 @@ fn killed_workers_never_make_more_than_the_slots() {
     });
 }
 
-/// Not a test of its own: what the callers of the other do. Started by hand it does nothing.
+/// Not a separate test: the calls of the other test's callers. Started by hand it does nothing.
 #[test]
 fn when_started_as_a_caller_it_calls() {
     for_ever(6, |store, n| async move {
@@ -285,7 +285,7 @@ fn callers_of_a_model_spend_at_most_the_budget_and_the_debt() {
     let used = runtime().block_on(async {
         let limits: tollgate::LimitSet = budget().parse().unwrap();
         let limiter = Limiter::new(limits, connect(&server.url()).await);
-        // What nobody settled has ended by then, and keeps nothing.
+        // Unsettled holds have expired then, and keep nothing.
         let until_us = now_us() + u64::try_from(TTL.as_micros()).unwrap();
         while now_us() < until_us {
             let _ = limiter.check(Ask::new("model").peek()).await.unwrap();

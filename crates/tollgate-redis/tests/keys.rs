@@ -102,7 +102,7 @@ fn logs_have_the_bytes_that_the_page_says() {
         let [limits, charges, elements] = &row[..] else { panic!("{row:?}") };
         let limits: LimitSet = plain(limits).parse().unwrap();
         let held = charged(&limits, charges);
-        // The commas within the head are no separators.
+        // The commas within the head do not separate.
         let elements: Vec<Vec<u8>> = elements.split(", ").map(bytes).collect();
         assert_eq!(limits.places(), [Place::Log(0)]);
         assert_eq!(log_entries(&limits.limits()[0], &held.logs[0]), elements, "{limits}");
@@ -118,8 +118,8 @@ fn states_that_cannot_be_read_say_why() {
     let mut newer = good.clone();
     newer[0] = b'3';
     let cases: [(&[u8], &str); 8] = [
-        (b"", "no state"),
-        (b"12", "no state"),
+        (b"", "not a state"),
+        (b"12", "not a state"),
         (&newer, "newer version"),
         (&good[..good.len() - 1], "length"),
         (b"1gg2:100000,1,10,20;gg2:1,1,1,2;|", "number of limits"),
@@ -134,7 +134,7 @@ fn states_that_cannot_be_read_say_why() {
 }
 
 proptest::proptest! {
-    /// Whatever lies there is read or refused, and what is read can be worked on.
+    /// Any bytes there are read or refused, and a parsed state can be worked on.
     #[test]
     fn no_bytes_make_it_panic(
         set in 0_usize..5,

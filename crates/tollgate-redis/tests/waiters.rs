@@ -20,7 +20,7 @@ const WAITERS: usize = 250;
 /// Its polls would fill the ban a thousand times over.
 const LIMITS: &str = "1 at once hold 60s, 1000000/m via gcra, ban 10m after 10 denials in 1m";
 
-/// What a process says once all of its waiters stand in line.
+/// The message of a process once all of its waiters are in line.
 const ALL_CAME: &str = "all came";
 
 /// Longer than any run takes.
@@ -46,7 +46,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Not a test of its own: what the processes of the other do. Started by hand it does nothing.
+/// Not a separate test: the work of the other test's processes. Started by hand it does nothing.
 #[test]
 fn when_started_as_waiters_they_wait() {
     let Ok(url) = std::env::var(URL) else { return };

@@ -120,7 +120,7 @@ function queryOf(text) {
   const query = new URLSearchParams();
   for (const word of text.trim().split(/\s+/)) {
     const [name, ...value] = word.split("=");
-    if (!value.length) throw new Error(`${word} is no field: write NAME=VALUE, as ip=192.0.2.7.`);
+    if (!value.length) throw new Error(`${word} is not a field: write NAME=VALUE, e.g. ip=192.0.2.7.`);
     query.append(name, value.join("="));
   }
   return query;

@@ -54,7 +54,7 @@ fn main() -> Result<(), Error> {
     let mut rounds = [const { Vec::new() }; SIDES.len()];
     for _ in 0..ROUNDS {
         for ((side, _), times) in SIDES.iter().zip(&mut rounds) {
-            // On this thread: what else the service does has the other one.
+            // On this thread: the other work of the service has the other one.
             times.push(runtime.block_on(turn(*side, &ips))?);
         }
     }
@@ -65,7 +65,7 @@ fn main() -> Result<(), Error> {
     let mut before: Option<Vec<f64>> = None;
     for ((_, name), times) in SIDES.iter().zip(rounds) {
         let [_, ns, _] = quartiles(times.clone());
-        // Within a round, so that what else the machine does is in both.
+        // Within a round, so that the other work of the machine is in both.
         let more = before.map_or_else(String::new, |before| {
             let more = times.iter().zip(before).map(|(ns, before)| ns - before);
             let [low, middle, high] = quartiles(more.collect());

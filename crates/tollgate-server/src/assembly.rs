@@ -1,4 +1,4 @@
-//! A service is put together from its settings: what its fronts ask, and the fronts.
+//! A service is put together from its settings: the gate for its fronts, and the fronts.
 
 use core::sync::atomic::AtomicBool;
 use core::time::Duration;
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     Admin,
 }
 
-/// A front: where it listens, and what accepts its connections.
+/// A front: its address, and the part that accepts its connections.
 pub(crate) struct Front {
     pub(crate) kind: Kind,
     pub(crate) asked: Vec<Address>,

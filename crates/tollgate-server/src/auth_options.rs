@@ -1,4 +1,4 @@
-//! The settings of `/v1/auth`: which proxies are trusted, and what their headers say.
+//! The settings of `/v1/auth`: the trusted proxies, and the fields in their headers.
 
 use core::time::Duration;
 

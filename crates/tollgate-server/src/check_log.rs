@@ -59,7 +59,7 @@ impl CheckLog {
     /// The smallest bound of the size, in bytes: 1 MiB.
     pub const MIN_BYTES: u64 = 1 << 20;
 
-    /// Starts to log into this file, after what it has. With the file `PATH.1`, in which older
+    /// Starts to log into this file, after its present end. With the file `PATH.1`, in which older
     /// checks are, it has at most `max_bytes`, which is at least [`CheckLog::MIN_BYTES`].
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The time of this machine, for what is written down: the store's clock decides.
+//! The time of this machine, for written records: the store's clock decides.
 
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -55,7 +55,7 @@ impl Rls {
     }
 }
 
-/// Whom the protocol would ask.
+/// The gate that the protocol would ask.
 pub(crate) struct Front;
 
 impl Front {

@@ -1,4 +1,4 @@
-//! The one table of what can be asked over HTTP: the routes, the labels of metrics, the names in
+//! The one table of the operations over HTTP: the routes, the labels of metrics, the names in
 //! queries and the fields of bodies.
 
 use core::fmt;
@@ -115,7 +115,7 @@ impl Methods {
     }
 }
 
-/// Who may ask: at which listener there is an operation.
+/// The callers of an operation, by the listener that has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Callers {
     Clients,
@@ -134,7 +134,7 @@ pub(crate) struct Field {
 /// The types of a field.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// A text of at most so many bytes.
+    /// A text of at most this many bytes.
     Text(usize),
     /// A text that is parsed: a duration, a receipt, a hold.
     Parsed,
@@ -142,7 +142,7 @@ pub(crate) enum Kind {
     /// A whole number from the first to the second.
     Whole(i64, u64),
     Flag,
-    /// A list of at most so many elements.
+    /// A list of at most this many elements.
     List(usize),
     Object,
     /// A text, or a list or an object that says more.
@@ -236,7 +236,7 @@ const RULED: &[Field] = &[field("when", Kind::Object), POLICY];
 /// The fields of a new ruling.
 const RULING: &[&[Field]] = &[RULED, &[parsed("for"), text("reason")]];
 
-/// The names in the query of what may be denied.
+/// The names in the query of operations that may be denied.
 const DENIED: &[&str] = &["deny_status", "retry_after"];
 
 /// The names in the query of a request that is explained; others are fields of policies, too.
@@ -374,7 +374,7 @@ impl Operation {
         TABLE.get(self as usize).unwrap_or(&TABLE[0])
     }
 
-    /// The operation at a path, whoever asks.
+    /// The operation at a path, for any caller.
     pub(crate) fn at(path: &str) -> Option<Self> {
         if path.starts_with("/console/") {
             return Some(Self::Console);

@@ -100,7 +100,7 @@ impl Queues {
         Ok(served)
     }
 
-    /// The same while the store is away: what it knows of the queues is read when it has come.
+    /// The same while the store is away: its knowledge of the queues is read when it has come.
     /// Settings that do not fit are logged then, and offers fail.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Queues {
 async fn made(queue: &Queue<AnyQueues>) -> Result<ProducerSettings, Error> {
     queue.settings().await?.producer.ok_or_else(|| {
         Error::Invalid(format!(
-            "the queue `{0}` is new: say how many jobs may wait, as `{0}=100`",
+            "the queue `{0}` is new: set how many jobs may wait, e.g. `{0}=100`",
             queue.name()
         ))
     })

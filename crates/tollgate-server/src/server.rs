@@ -83,7 +83,7 @@ impl Server {
             tracing::warn!(
                 target: "tollgate",
                 "systemd passed the socket `{name}`, and no address names it (`systemd:{name}`): \
-                 its clients wait in vain"
+                 clients of it get no answer"
             );
         }
         // Rulings apply from the first request. The task that follows them logs a failure.
@@ -200,7 +200,7 @@ impl Server {
             Err(_) => clients.end_all() + administrators.end_all(),
         };
         self.tasks.shutdown().await;
-        // As long as one question may take: what is not given back is only wasted.
+        // As long as one question may take: units that are not given back are only wasted.
         let all = self.assembly.reader.gate.store().give_back(true);
         let _ = tokio::time::timeout(GIVE_BACK_TIME, all).await;
         self.assembly.recorder.end();

@@ -11,7 +11,7 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
     let refuse = |what: String| Err(StartError::Options(what));
     if options.listen.is_empty() {
         return refuse(
-            "there is no address to listen on: give one, as `127.0.0.1:8700`".to_owned(),
+            "there is no address to listen on: give one, e.g. `127.0.0.1:8700`".to_owned(),
         );
     }
     for (what, secret) in

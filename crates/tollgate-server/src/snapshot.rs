@@ -34,7 +34,7 @@ enum Why {
 /// none.
 ///
 /// # Errors
-/// The file cannot be read or contains no valid snapshot. Nothing of it is restored then.
+/// The file cannot be read or contains no valid snapshot. Nothing is restored then.
 pub fn restore(
     builder: MemoryStoreBuilder,
     path: &Path,

@@ -67,8 +67,9 @@ impl Tls {
 
     fn config(&self) -> Result<Configs, TlsError> {
         let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|why| TlsError::new(&self.key, "is no private key in PEM", why.to_string()))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|why| {
+            TlsError::new(&self.key, "is not a private key in PEM", why.to_string())
+        })?;
         let refused = |why: tokio_rustls::rustls::Error| {
             TlsError::new(&self.key, "does not fit the certificate", why.to_string())
         };
@@ -118,7 +119,7 @@ type Changed = [Option<SystemTime>; 3];
 
 /// The certificates in a file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let error = |why: String| TlsError::new(path, "is no certificate in PEM", why);
+    let error = |why: String| TlsError::new(path, "is not a certificate in PEM", why);
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let found = found.map_err(|why| error(why.to_string()))?;
     if found.is_empty() {

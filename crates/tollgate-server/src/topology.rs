@@ -33,7 +33,7 @@ struct Reported {
     sentinels_away: Settled,
 }
 
-/// A number of what is missing: a higher one counts once it was seen some times in a row.
+/// A number of missing parts: a higher one counts once it was seen some times in a row.
 #[derive(Default)]
 struct Settled {
     value: u64,
@@ -140,7 +140,7 @@ impl Servers {
     }
 }
 
-/// Refuses a store that serves some subjects only: a cluster of which slots have no primary.
+/// Refuses a store that serves some subjects only: a cluster with slots without a primary.
 pub(crate) async fn all_is_served(store: &AnyStore) -> Result<(), Refusal> {
     match store.topology().await.map_err(tollgate::Error::from)? {
         Some(topology) if topology.slots_down > 0 => {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// The first byte of a state.
 const FORMAT: u8 = 1;
 
-/// The same for a count with holds, whose rows are in tables of their own. A version that knows no
+/// The same for a count with holds, whose rows are in separate tables. A version that knows no
 /// holds refuses it.
 const FORMAT_HELD: u8 = 2;
 

@@ -19,7 +19,7 @@ const NUMBERS: u64 = 1 << 10;
 /// The most sets in a process's cache before it is cleared.
 const MAX_CACHED: usize = 1 << 12;
 
-/// What a connection caches of its file. Cleared whenever a transaction fails.
+/// A connection's cache of its file. Cleared whenever a transaction fails.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     /// The numbers reserved for this process.
@@ -57,7 +57,7 @@ pub(crate) struct Ids {
     pub(crate) written: i64,
 }
 
-/// What all parts of an operation share.
+/// The state that all parts of an operation share.
 pub(crate) struct Context<'c> {
     conn: &'c Connection,
     location: FaultLocation<'c>,

@@ -23,7 +23,7 @@ pub(crate) fn explain(error: rusqlite::Error, location: FaultLocation<'_>) -> St
             StoreError::transient(format!(
                 "{path} is busy: other processes held its lock for {:?}, the whole deadline; try \
                  again, or wait longer: the policy or the question says how long with `deadline`, \
-                 else the store's URL, as `?deadline=30s`",
+                 else the store's URL, e.g. `?deadline=30s`",
                 location.deadline
             ))
         }
@@ -38,7 +38,7 @@ pub(crate) fn explain(error: rusqlite::Error, location: FaultLocation<'_>) -> St
             ))
         }
         Some(ErrorCode::NotADatabase) => StoreError::permanent(format!(
-            "{path} is no SQLite database; nothing was changed in it: give another path"
+            "{path} is not an SQLite database; nothing was changed in it: give another path"
         )),
         Some(ErrorCode::DiskFull) => StoreError::transient(format!(
             "the disk of {path} is full and nothing was charged: free some space"

@@ -1,4 +1,4 @@
-//! The holds of a count within a transaction, each a row of its own.
+//! The holds of a count within a transaction, each a separate row.
 
 use rusqlite::Row;
 use tollgate::engine::{
@@ -84,7 +84,7 @@ impl<'c> SqlHolds<'c> {
         }
     }
 
-    /// What is remembered at this time of an id that was settled.
+    /// The record at this time of an id that was settled.
     fn actual_of(&self, id: HoldId, at_us: u64) -> Option<i64> {
         let sql = "SELECT actual FROM settled
                    WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
@@ -93,7 +93,7 @@ impl<'c> SqlHolds<'c> {
         self.found(found)
     }
 
-    /// What is kept beside the open hold of an id.
+    /// The record beside the open hold of an id.
     fn kept(&self, id: HoldId) -> Option<Kept> {
         let sql = "SELECT id FROM holds INDEXED BY holds_by_id
                    WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2";
@@ -103,7 +103,7 @@ impl<'c> SqlHolds<'c> {
         self.found(found.map(Option::flatten))
     }
 
-    /// What was found; nothing where that failed, which is remembered.
+    /// The result; the default where that failed, which is remembered.
     fn found<T: Default>(&self, found: Result<T, StoreError>) -> T {
         found.unwrap_or_else(|fault| {
             self.context.remember(fault);
@@ -124,7 +124,7 @@ impl<'c> SqlHolds<'c> {
     }
 }
 
-/// Deletes every hold of a count and what is remembered of settled ones.
+/// Deletes every hold of a count and the records of settled ones.
 pub(crate) fn forget(context: &Context<'_>, subject: &str, counted: i64) -> Result<(), StoreError> {
     forget_open(context, subject, counted)?;
     let sql = "DELETE FROM settled WHERE subject = ?1 AND counted = ?2";
@@ -145,7 +145,7 @@ pub(crate) fn forget_open(
     Ok(had_line || open.is_some_and(|open| open > 0))
 }
 
-/// `None` for an id that is none.
+/// `None` for an invalid id.
 fn hold_of(row: &Row<'_>) -> rusqlite::Result<Option<OpenHold>> {
     let id = id_of(row.get_ref(1)?.as_blob()?).map(|kept| kept.id);
     let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
@@ -159,7 +159,7 @@ fn hold_of(row: &Row<'_>) -> rusqlite::Result<Option<OpenHold>> {
 /// such a length.
 const KEPT_BYTES: usize = 4 * size_of::<u64>();
 
-/// An id as it is stored, what is kept beside it if its caller named it, and if it was renewed.
+/// An id as it is stored, with its record if its caller named it, and if it was renewed.
 struct Kept {
     id: HoldId,
     named: Option<NamedHold>,
@@ -199,7 +199,7 @@ fn marked_id(name: HoldName) -> HoldId {
     HoldId::named(HoldKind::Reserve, name)
 }
 
-/// What a mark says was charged where there was no hold.
+/// The charge in a mark where there was no hold.
 const EARLY: i64 = -1;
 
 impl Holds for SqlHolds<'_> {
@@ -308,14 +308,14 @@ impl Holds for SqlHolds<'_> {
     }
 
     fn set_named(&mut self, name: HoldName, named: Option<NamedHold>) {
-        // What is kept lies in the row of the hold, and goes with it.
+        // The record lies in the row of the hold, and goes with it.
         let Some(named) = named else { return };
         let (first, last) = stored(named.id(name));
         let mut bytes = first.clone();
         for number in [named.ttl_us, named.fence, named.answers] {
             bytes.extend(number.to_be_bytes());
         }
-        // What follows these bytes is that it was renewed. SQLite joins bytes as they are.
+        // The bytes after these mean that it was renewed. SQLite joins bytes as they are.
         self.execute(
             "UPDATE holds INDEXED BY holds_by_id SET id = CAST(?5 || substr(id, 41) AS BLOB)
              WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2",

@@ -24,11 +24,11 @@
 //! - [`SqliteStore`] is the store, for [`tollgate::Limiter`] and for gates. Each check is one
 //!   transaction, exact across processes. A decision that was returned survives `kill -9`.
 //! - [`Options`] is how to open it; a URL is read by [`Options::from_url`].
-//! - [`Sync`] is what survives a loss of power.
+//! - [`Sync`] decides which charges survive a loss of power.
 //!
 //! The file keeps the identity and the text of each set of limits that was ever used, some 100
 //! bytes each: other processes know a set by its number. All else is deleted when it has expired,
-//! except the events of a damaged state that was reset, which cannot be told from others.
+//! except the events of a damaged state that was reset, which look like others.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

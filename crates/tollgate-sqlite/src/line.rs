@@ -24,7 +24,7 @@ pub(crate) const MIGRATIONS: &[&str] = &["
     ) WITHOUT ROWID;
 "];
 
-/// A count: its subject, and what it is counted under.
+/// A count: its subject, and the identity of its limits.
 pub(crate) type Key<'k> = (&'k str, i64);
 
 /// The tickets of a count, in their order.

@@ -10,11 +10,11 @@ use tollgate::{StoreError, Time};
 use crate::codec::LogHeader;
 use crate::context::Context;
 
-/// After this many consecutive reads of the next event, many events are read at once. No search
+/// After this many consecutive reads of the next event, many events are read together. No search
 /// makes so many single steps, so such a caller will read all events.
 const SEQUENTIAL_READS: u32 = 8;
 
-/// How many events are read at once then.
+/// How many events are read together then.
 const CHUNK: u64 = 4096;
 
 /// Dropped events are deleted in batches of at least this many, to save statements.

@@ -73,8 +73,8 @@ const FORMAT_1: Migration = "
 const FORMAT_2: Migration =
     "ALTER TABLE spent ADD COLUMN units INTEGER NOT NULL DEFAULT 1099511627776";
 
-/// Adds the holds of counts (definitions, section 11): their sums, each open hold, and what was
-/// charged for those that were settled.
+/// Adds the holds of counts (definitions, section 11): their sums, each open hold, and the charges
+/// of those that were settled.
 const FORMAT_3: Migration = "
     CREATE TABLE held (
         subject TEXT NOT NULL,

@@ -63,7 +63,7 @@ pub(crate) fn check_once(
     Ok((outcome, forgotten))
 }
 
-/// Runs `work` on counts and what is held of them.
+/// Runs `work` on counts and their holds.
 fn with_parts<'c, T>(found: &mut [LoadedState<'c>], work: impl FnOnce(&mut [Part<'_>]) -> T) -> T {
     let mut each: Vec<_> = found
         .iter_mut()
@@ -116,7 +116,7 @@ pub(crate) fn with_hold<T>(
     Ok(answer)
 }
 
-/// Lets everything end that is due, before a change that is no check. Returns the sums over the
+/// Lets everything end that is due, before a change that is not a check. Returns the sums over the
 /// holds that stay open.
 pub(crate) fn end_holds(cx: &Context<'_>, found: &mut LoadedState<'_>) -> HoldSums {
     if !found.is_held() {

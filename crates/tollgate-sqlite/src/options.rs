@@ -9,7 +9,7 @@ use tollgate::{Clock, Period, StoreError, WallClock};
 /// The default time that an operation waits for the lock.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What survives a crash or a power loss.
+/// The charges that survive a crash or a power loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Sync {
@@ -102,7 +102,7 @@ impl Options {
             // Taken as a file, a server's address would make each machine count alone. The error
             // does not quote it, since it may contain a secret.
             let meant = match text.rsplit_once([':', '@']) {
-                Some(_) => "a server is named with its scheme, as `redis://HOST:PORT`; a file",
+                Some(_) => "a server is named with its scheme, e.g. `redis://HOST:PORT`; a file",
                 None => "a file",
             };
             return Err(StoreError::permanent(format!(
@@ -114,7 +114,7 @@ impl Options {
             return Err(wrong("the path is missing: write `sqlite://PATH`".to_owned()));
         }
         let path = tollgate::unescape_text(path).ok_or_else(|| {
-            wrong("`%` begins a byte in hexadecimal, as `%3F` for `?`; itself it is `%25`".into())
+            wrong("`%` begins a byte in hexadecimal, e.g. `%3F` for `?`; itself it is `%25`".into())
         })?;
         let mut options = Self::new(path);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -131,7 +131,7 @@ impl Options {
                 ("prefix", _) => {
                     return Err(wrong(
                         "`prefix` is for keys on Redis, and one file is one environment: give each \
-                         a file of its own, as `sqlite:///var/lib/staging.db`"
+                         a file of its own, e.g. `sqlite:///var/lib/staging.db`"
                             .to_owned(),
                     ));
                 }

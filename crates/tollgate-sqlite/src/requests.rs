@@ -1,5 +1,5 @@
-//! Request ids, and what was answered under them. Their table is created by the first one, as that
-//! of an extension: a file without it is the same as before.
+//! Request ids, and the answers under them. Their table is created by the first one, as that of an
+//! extension: a file without it is the same as before.
 
 use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS, Outcome, Recalled, Remembered};
 use tollgate::{Question, RequestId, StoreError};

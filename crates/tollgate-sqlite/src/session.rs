@@ -56,8 +56,8 @@ pub enum Access {
 impl Access {
     fn begin(self) -> &'static str {
         match self {
-            // A writing transaction takes the lock at once. One that read first and was overtaken
-            // by a writer would have to start again.
+            // A writing transaction takes the lock immediately. One that read first and was
+            // overtaken by a writer would have to start again.
             Self::Write => "BEGIN IMMEDIATE",
             Self::Read => "BEGIN",
         }

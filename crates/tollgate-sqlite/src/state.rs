@@ -89,11 +89,11 @@ pub(crate) struct Row<'c> {
     /// `None` when it was written under the set of the question.
     pub(crate) was: Option<LimitSet>,
     pub(crate) own: StoredState<'c>,
-    /// What is held of the count.
+    /// The holds of the count.
     pub(crate) holds: Option<SqlHolds<'c>>,
 }
 
-/// What the file contains of a count.
+/// The file's contents about a count.
 pub(crate) struct StateLookup<'c> {
     pub(crate) row: Option<Row<'c>>,
     /// The number of the last remembered reset, or 0.
@@ -122,7 +122,7 @@ pub(crate) fn look_up<'c>(
             let decoded = row.get_ref(1)?.as_blob().map(decode);
             let written: Option<i64> = row.get(0)?;
             let reset: Option<i64> = row.get(2)?;
-            Ok((written, decoded.unwrap_or(Err("it is no blob")), reset))
+            Ok((written, decoded.unwrap_or(Err("it is not a blob")), reset))
         },
     )?;
     let Some((written, decoded, reset)) = found else { return Ok(StateLookup::NOTHING) };
@@ -203,7 +203,7 @@ impl<'c> LoadedState<'c> {
         Ok(())
     }
 
-    /// What is held of the count, to work on it beside the state. [`LoadedState::give_holds`]
+    /// The holds of the count, to work on them beside the state. [`LoadedState::give_holds`]
     /// follows.
     pub(crate) fn take_holds(&mut self) -> Option<SqlHolds<'c>> {
         self.holds.take()
@@ -229,7 +229,7 @@ impl<'c> LoadedState<'c> {
         self.reset
     }
 
-    /// What was carried over from other numbers.
+    /// The change from other numbers.
     pub(crate) fn carried(&self) -> Carries {
         self.migrated.as_ref().map_or_else(Carries::new, |migrated| migrated.carried.clone())
     }
@@ -251,7 +251,7 @@ impl<'c> LoadedState<'c> {
             None => None,
         };
         if self.own.is_fresh() && held_until_us.is_none() {
-            // Another strategy starts fresh, and what was charged under the one before can still be
+            // Another strategy starts fresh, and charges under the one before can still be
             // refunded.
             if was_until_us > 0 {
                 self.outlive(was_until_us)?;
@@ -386,7 +386,7 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
         log.clear()?;
     }
     if decoded.is_held {
-        // What is remembered of settled holds outlives the reset.
+        // Records of settled holds outlive the reset.
         let mut fresh = LoadedState::fresh(context, counted, number.cast_unsigned());
         fresh.hold()?;
         fresh.save()?;

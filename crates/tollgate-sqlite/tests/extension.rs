@@ -1,4 +1,4 @@
-//! What an extension keeps beside counts changes with a count or not at all.
+//! An extension's records beside counts change with a count or not at all.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 
@@ -66,7 +66,7 @@ fn tables_come_to_their_format_once_and_a_step_that_fails_leaves_nothing() {
     store.migrate_extension("notes", &next[..2]).unwrap();
     let error = store.migrate_extension("notes", MIGRATIONS).unwrap_err().to_string();
     assert!(error.contains("format 2 of `notes`") && error.contains("newer tollgate"), "{error}");
-    // Another extension has a format of its own.
+    // Another extension has a separate format.
     store.migrate_extension("other", &["CREATE TABLE other_all (x)"]).unwrap();
 }
 

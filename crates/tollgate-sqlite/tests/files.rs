@@ -43,7 +43,10 @@ fn a_file_that_is_no_database_is_refused_and_left() {
     let dir = dir();
     let path = dir.path().join("notes.txt");
     fs::write(&path, "remember the milk\n".repeat(100)).expect("written");
-    refused_and_untouched(&path, &["is no SQLite database", "nothing was changed", "another path"]);
+    refused_and_untouched(
+        &path,
+        &["is not an SQLite database", "nothing was changed", "another path"],
+    );
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_lock_that_others_keep_is_a_transient_error_after_the_deadline() {
         said.contains("is busy") && said.contains("for 20ms") && said.contains("try"),
         "{said}"
     );
-    // Who only looks waits for nobody.
+    // A reader waits for nobody.
     assert_eq!(block_on(limiter.check(Ask::new("ann").peek())).expect("a look").remaining(), 5);
     other.execute_batch("ROLLBACK").expect("the lock goes");
     assert_eq!(block_on(limiter.check("ann")).expect("free again").remaining(), 4);
@@ -191,7 +194,7 @@ fn without_its_thread_a_store_is_closed_where_it_is_dropped() {
         assert_eq!(block_on(limiter.check(Ask::new("a").peek())).unwrap().remaining(), 999 - turn);
         limiter.store().end_thread();
         drop(limiter);
-        // Whoever closes a file as the last one removes this.
+        // The last connection that closes a file removes this.
         assert!(!dir.path().join("counts.db-wal").exists(), "turn {turn}");
     }
 }

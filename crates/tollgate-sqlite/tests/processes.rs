@@ -31,7 +31,7 @@ fn child(path: &Path, limit: &str, checks: usize) -> Child {
         .expect("a child")
 }
 
-/// Not a test of its own: what the children of the others do. Started by hand it does nothing.
+/// Not a separate test: the work of the other tests' children. Started by hand it does nothing.
 #[test]
 fn when_started_as_a_child_it_checks() {
     let Ok(path) = std::env::var(PATH) else { return };
@@ -44,7 +44,7 @@ fn when_started_as_a_child_it_checks() {
         let start = Instant::now();
         let granted = charge(&store, &limits);
         let line = format!("checked {granted} {}\n", start.elapsed().as_micros());
-        // One write for each line: what the parent read was acknowledged.
+        // One write for each line: a line that the parent read was acknowledged.
         out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("a reader");
     }
 }
@@ -81,7 +81,7 @@ fn killed_after(limit: &str, after: usize) {
     // `Child::kill` is SIGKILL.
     writer.kill().expect("killed");
     writer.wait().expect("ended");
-    // What it had said before it died was acknowledged, too.
+    // Lines that it wrote before it died were acknowledged, too.
     let acknowledged = acknowledged + reader.map(|(granted, _)| granted).sum::<u64>();
     assert!(acknowledged < 10_000, "it was killed in the middle");
     let limits: LimitSet = limit.parse().expect("a limit");

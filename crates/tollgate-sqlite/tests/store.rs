@@ -1,5 +1,5 @@
-//! What a file does beyond answering: denials write nothing, what has expired goes, receipts work
-//! from every process, async callers are not blocked.
+//! A file beyond answering: denials write nothing, expired entries go, receipts work from every
+//! process, async callers are not blocked.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 
@@ -159,7 +159,7 @@ fn a_long_log_goes_bit_by_bit() {
     // The first write of a process sweeps: 1,024 events at most.
     assert!(allowed(&kit.limiter("1/d via gcra"), "bob"));
     assert_eq!(kit.count("entries"), 3_000 - 1_024);
-    // The subject comes back meanwhile: what is left does not count, and goes on going.
+    // The subject comes back meanwhile: the rest does not count, and goes on expiring.
     assert_eq!(block_on(limiter.check("ann")).expect("a decision").remaining(), 4_999);
     assert_eq!(kit.count("entries"), 3_000 - 2 * 1_024 + 1);
     kit.clock.advance(Duration::from_micros(1));
@@ -196,7 +196,7 @@ fn a_refund_works_from_every_process_and_once() {
 fn a_receipt_from_before_a_reset_gives_nothing_and_one_from_after_does() {
     for limits in ["5/h via sliding_log", "5/h via gcra", "5/h via fixed_window, 9/h via gcra"] {
         let kit = Kit::new();
-        // Each has numbers of its own to hand out, taken in another order than used.
+        // Each has separate numbers to hand out, taken in another order than used.
         let (one, two) = (kit.limiter(limits), kit.limiter(limits));
         let charge = |limiter: &Limiter<SqliteStore>, who: &str| {
             block_on(limiter.check(who)).expect("a decision").receipt().expect("charged")
@@ -419,7 +419,7 @@ fn a_million_request_ids_are_bounded() {
     println!("one count: {ids} ids, {bytes} bytes");
     assert!(ids <= MAX_REQUESTS as u64, "{ids}");
     assert!(bytes < 2 << 20, "{bytes}");
-    // What has expired makes room.
+    // Expired entries make room.
     let (ids, bytes) = ids_of(requests / 10, requests);
     println!("many counts: {ids} ids, {bytes} bytes");
     assert!(ids <= requests / 2 + 1, "{ids}");

@@ -106,7 +106,7 @@ struct Receipts {
     theirs: Receipt,
     /// Its count was reset since.
     reset: bool,
-    /// It was given back, or nothing of it.
+    /// It was given back, or no part of it.
     given: bool,
 }
 
@@ -124,8 +124,8 @@ struct Twins {
     /// Counts that were reset, and when.
     resets: Vec<(Subject, String, u64)>,
     /// Both stores drop what has expired before each operation. Otherwise each does so when it
-    /// likes, and then a large step back, a reset and what was carried over may tell (section 3
-    /// of the definitions allows it): those are not compared.
+    /// likes, and then a large step back, a reset and carried-over units may differ (section 3 of
+    /// the definitions allows it): those are not compared.
     sweeps: bool,
     latest: u64,
     ops: usize,
@@ -278,7 +278,7 @@ impl Twins {
         let Some(index) = self.receipts.len().checked_sub(which + 1) else { return };
         let Receipts { mine, theirs, reset, given } = &self.receipts[index];
         // A second after it counts no more, each knows of a reset or a refund as long as it likes.
-        // Both forget refunds at once where both sweep; memory may know of a reset for longer.
+        // Both forget refunds immediately where both sweep; memory may know of a reset for longer.
         let may_be_forgotten = engine::receipt_until_us(mine) + SKEW_US <= self.latest;
         if *reset && may_be_forgotten && self.sweeps {
             return;
@@ -308,7 +308,7 @@ impl Twins {
         }
     }
 
-    /// What both hold is the same, but for what has expired.
+    /// The contents of both are the same, except for expired entries.
     fn compare_states(&self) {
         let now_us = self.clock_us();
         let counts = |found: Option<Inspection>| {

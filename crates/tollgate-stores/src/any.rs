@@ -18,7 +18,7 @@ use crate::kind::Kind;
 /// `AnyStore::from(MemoryStore::builder().max_bytes(64 << 20).build())`.
 ///
 /// A store in a file or on Redis is leased: limits that have a lease are charged ahead
-/// ([`tollgate_lease`]), all others are asked about as ever.
+/// ([`tollgate_lease`]), all others are asked about as always.
 ///
 /// A clone is the same store.
 #[derive(Clone, Debug)]
@@ -112,9 +112,9 @@ impl AnyStore {
         }
     }
 
-    /// Where on its server the counts lie, for what is signed: the number of the database and the
-    /// prefix of the keys on Redis, and nothing for database 0 without a prefix. Nothing for a file
-    /// and for memory, too.
+    /// Where on its server the counts lie, as a part of signatures. On Redis it is the number of
+    /// the database and the prefix of the keys, and nothing for database 0 without a prefix.
+    /// Nothing for a file and for memory, too.
     #[must_use]
     pub fn environment(&self) -> &str {
         match self {

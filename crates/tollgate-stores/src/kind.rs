@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// The scheme of a URL, before `://`. None where there is none.
+/// The scheme of a URL, before `://`. `None` without one.
 ///
 /// The rest may hold a password, so errors should repeat the scheme alone.
 #[must_use]
@@ -65,8 +65,8 @@ pub fn scheme(url: &str) -> Option<&str> {
     url.split_once("://").map(|(scheme, _)| scheme)
 }
 
-/// A URL means none of the stores there are. It reads as what is wrong; what would be right is up
-/// to the program, which may take fewer kinds.
+/// A URL means none of the stores there are. It reads as the problem; the correction is up to the
+/// program, which may take fewer kinds.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnknownKind {
     /// The scheme as it can be shown.

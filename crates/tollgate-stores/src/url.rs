@@ -13,7 +13,7 @@ const KINDS: &str = "write `memory://`, `sqlite://PATH` or `redis://HOST:PORT` (
                      `unix:///PATH` for a socket, `redis+cluster://HOST,HOST` for a cluster, \
                      `redis+sentinel://HOST,HOST/NAME` for sentinels)";
 
-/// A URL of a store that was read and not opened. It is what a program changes before it opens.
+/// A URL of a store that was read and not opened. A program changes it before it opens.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -48,7 +48,7 @@ impl StoreUrl {
     ///
     /// # Errors
     /// A scheme of no store, or of one whose feature is off; a part that is missing, unknown or
-    /// cannot be read. The error names the part and what would be right, and shows no password.
+    /// cannot be read. The error names the part and the correction, and shows no password.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
         let kind = Kind::from_url(url)
             .map_err(|unknown| StoreError::permanent(format!("{unknown}: {KINDS}")))?;
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    fn said(url: &str) -> String {
+    fn error_of(url: &str) -> String {
         StoreUrl::parse(url).unwrap_err().to_string()
     }
 
@@ -212,9 +212,9 @@ mod tests {
             ("memory://secret", "write `memory://` with nothing behind it"),
             ("memory://?prefix=staging", "`prefix` is for keys on Redis"),
         ] {
-            assert!(said(url).contains(says), "{url}: {}", said(url));
+            assert!(error_of(url).contains(says), "{url}: {}", error_of(url));
         }
-        assert!(!said("memory://secret").contains("secret"));
+        assert!(!error_of("memory://secret").contains("secret"));
         assert!(matches!(StoreUrl::parse("memory://"), Ok(StoreUrl::Memory)));
     }
 
@@ -228,12 +228,12 @@ mod tests {
             ("sqlite://", "the path is missing: write `sqlite://PATH`"),
             ("sqlite://x?prefix=staging", "one file is one environment"),
             ("sqlite://x?mode=ro", "unknown option `mode`: known are"),
-            ("localhost:6379", "a server is named with its scheme, as `redis://HOST:PORT`"),
+            ("localhost:6379", "a server is named with its scheme, e.g. `redis://HOST:PORT`"),
             ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
         ] {
-            assert!(said(url).contains(says), "{url}: {}", said(url));
+            assert!(error_of(url).contains(says), "{url}: {}", error_of(url));
         }
-        assert!(!said("user:secret@redis").contains("secret"));
+        assert!(!error_of("user:secret@redis").contains("secret"));
     }
 
     #[cfg(feature = "redis")]
@@ -265,7 +265,7 @@ mod tests {
             ("redis+sentinel://a/main/x", "after the name stands the number of a database"),
             ("redis+sentinel://a/main?sentinel_tls=1", "`sentinel_tls` is `yes` or `no`"),
         ] {
-            assert!(said(url).contains(says), "{url}: {}", said(url));
+            assert!(error_of(url).contains(says), "{url}: {}", error_of(url));
         }
     }
 
@@ -284,9 +284,9 @@ mod tests {
     #[test]
     fn a_feature_that_is_off_is_named() {
         #[cfg(not(feature = "redis"))]
-        assert!(said("redis://:secret@x").contains("the feature `redis`"));
+        assert!(error_of("redis://:secret@x").contains("the feature `redis`"));
         #[cfg(not(feature = "sqlite"))]
-        assert!(said("sqlite://x.db").contains("the feature `sqlite`"));
+        assert!(error_of("sqlite://x.db").contains("the feature `sqlite`"));
     }
 
     proptest! {

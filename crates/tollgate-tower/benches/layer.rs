@@ -1,7 +1,7 @@
 //! The time that the layer adds to a request: the same router of axum without limits, with this
 //! layer, and with that of tower_governor. All sides take turns in one thread; each figure is the
 //! median of the rounds, in time on the processor and by the clock. They include making the
-//! request, on all sides; `added` is what a side takes beyond the router alone.
+//! request, on all sides; `added` is the time of a side beyond the router alone.
 //!
 //! `cargo bench -p tollgate-tower --bench layer`
 

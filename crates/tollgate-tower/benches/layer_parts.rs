@@ -45,7 +45,7 @@ fn main() {
         headers
     };
     let mut headers = response();
-    // Removing is part of what is measured, so it is measured alone, too.
+    // Removing is part of the measurement, so it is measured alone, too.
     for (name, answers) in [
         ("draft", Answers::new(Profile::Draft)),
         ("legacy", Answers::new(Profile::Legacy(Reset::Epoch))),

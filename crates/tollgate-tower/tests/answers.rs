@@ -128,7 +128,7 @@ fn items(value: &HeaderValue) -> Vec<(String, sfv::Parameters)> {
         .map(|entry| match entry {
             ListEntry::Item(item) => match item.bare_item {
                 BareItem::String(name) => (name.as_str().to_owned(), item.params),
-                other => panic!("{other:?} is no string"),
+                other => panic!("{other:?} is not a string"),
             },
             ListEntry::InnerList(_) => panic!("{value:?} has an inner list"),
         })
@@ -226,7 +226,7 @@ fn a_nearly_full_bucket_promises_no_more_than_its_rate() {
     let template = HeaderTemplate::new("b", limiter.limits()).unwrap();
     let headers = marked(Answers::default(), &[&template], &limiter.check("bob").now().unwrap());
     assert_eq!(headers["ratelimit"], "\"b\";r=199;t=2");
-    // Denied with something left: `r` is cut to what one second gives.
+    // Denied with something left: `r` is cut to the units of one second.
     let denied = limiter.check(Ask::new("bob").cost(200)).now().unwrap();
     let response = Answers::default().refused(Wire::Http, &[&template], &denied).unwrap();
     assert_eq!(response.headers()["ratelimit"], "\"b\";r=100;t=1");

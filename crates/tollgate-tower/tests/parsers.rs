@@ -19,7 +19,7 @@ fn networks() -> Networks {
     "10.0.0.0/8, 2001:db8:ffff::/48".parse().unwrap()
 }
 
-/// Lines that a header may have, with what parsers look at in them.
+/// Lines that a header may have, with the parts that parsers look at.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         "[0-9a-f:.,\\[\\]%\" ;=\\\\_]{0,80}".prop_map(String::into_bytes),
@@ -74,7 +74,7 @@ fn stranger() -> impl Strategy<Value = Ipv4Addr> {
 const READ: [&str; 6] =
     ["x-forwarded-for", "forwarded", "x-real-ip", "x-user", "authorization", "content-type"];
 
-/// Paths made of what servers differ in reading, and of what they do not.
+/// Paths made of parts that servers read differently, and of parts that they do not.
 fn spelled_path() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         6 => Just("/"),
@@ -252,8 +252,8 @@ proptest! {
         }
     }
 
-    /// A path is accepted exactly when those who read it in the two extreme ways read the same, and
-    /// its form is what both of them read.
+    /// A path is accepted exactly when its two extreme readings are the same, and its form is that
+    /// reading.
     #[test]
     fn no_accepted_path_has_two_readings(path in spelled_path()) {
         prop_assume!(path != "*");
@@ -267,7 +267,7 @@ proptest! {
         }
     }
 
-    /// Under the other settings a form is what the servers read that they are for.
+    /// Under the other settings a form is the reading of the servers that they are for.
     #[test]
     fn each_setting_reads_as_the_servers_that_it_is_for(path in spelled_path()) {
         prop_assume!(path != "*");

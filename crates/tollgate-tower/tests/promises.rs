@@ -11,7 +11,7 @@ use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Strategy as Counting, Verdict};
 use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Reset, Wire};
 
-/// Limits of every strategy, with what each takes; some have no exact form and are left out.
+/// Limits of every strategy, with the options of each; some have no exact form and are left out.
 fn limits() -> impl Strategy<Value = LimitSet> {
     let period = prop_oneof![
         Just("s".to_owned()),

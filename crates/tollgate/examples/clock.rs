@@ -1,4 +1,4 @@
-//! What a reading of the memory store's clock costs, beside the system's own, and how far apart
+//! The cost of a reading of the memory store's clock, beside the system's own, and how far apart
 //! the two are: `cargo run --profile dist -p tollgate --example clock [SECONDS]`.
 
 use std::hint::black_box;
@@ -43,7 +43,7 @@ fn median(mut costs: Vec<f64>) -> f64 {
 }
 
 /// How far the clock is ahead of the system's at most, and how far behind. Each reading stands
-/// between two of the system's, so that a thread that was interrupted is no clock that is off.
+/// between two of the system's, so that a thread that was interrupted is not a clock that is off.
 fn apart(clock: &MonotonicClock, long: Duration) -> (u128, u128) {
     let origin = Instant::now();
     let first = clock.now().as_micros();

@@ -1,4 +1,4 @@
-//! A store around another: what it says of itself is what the other says.
+//! A store around another: its facts are those of the other.
 
 use core::future::Future;
 use core::time::Duration;
@@ -37,7 +37,7 @@ use crate::{Facts, Receipt, Store, StoreError};
 /// # Ok(()) }
 /// ```
 pub trait Around: Send + Sync {
-    /// What the other store is.
+    /// The type of the other store.
     type Inner: Store;
 
     /// The other store.

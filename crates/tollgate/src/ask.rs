@@ -82,7 +82,7 @@ impl<'a> AskPart<'a> {
         }
     }
 
-    /// The count of this part, under `usual` if the part has no limits of its own.
+    /// The count of this part, under `usual` if the part has no limits.
     #[inline]
     pub(crate) fn counted<'q>(
         &'q mut self,
@@ -154,7 +154,7 @@ impl<'a> Ask<'a> {
         Self { cost, ..self }
     }
 
-    /// Sets `limits` for every subject so far that has no limits of its own, as a plan does.
+    /// Sets `limits` for every subject so far that has no limits, as a plan does.
     #[must_use]
     pub fn under(mut self, limits: &'a LimitSet) -> Self {
         for part in self.first.iter_mut().chain(&mut self.more) {
@@ -229,14 +229,14 @@ impl<'a> Ask<'a> {
     }
 
     /// Sets the longest time to wait for the answer, in place of the store's deadline. The call
-    /// returns a decision or an error by then. A store in memory never waits.
+    /// returns a decision or an error before that. A store in memory never waits.
     #[must_use]
     #[inline]
     pub fn within(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// Sets the cost aside for a caller that will know afterwards what it has used: pass a
+    /// Reserves the cost for a caller that will know its used units afterwards: pass a
     /// [`Duration`], the longest time that the hold lasts, or a [`Reserve`]. [`Limiter::hold`]
     /// places it.
     ///
@@ -258,8 +258,8 @@ impl<'a> Ask<'a> {
         self.holding(HoldKind::Acquire, None)
     }
 
-    /// [`Ask::reserve`] or [`Ask::acquire`], as `kind` says. Without a `ttl` the hold lasts as long
-    /// as a concurrency limit says.
+    /// [`Ask::reserve`] or [`Ask::acquire`], by `kind`. Without a `ttl` the hold lasts as long as a
+    /// concurrency limit says.
     ///
     /// A check with such terms is an error, unless it is a peek. That judges the cost as the hold
     /// would take it, and ignores the `ttl`:
@@ -280,7 +280,7 @@ impl<'a> Ask<'a> {
 
     /// Sets the id of the request: a retry under the same id, after a lost answer, gets the first
     /// decision ([`crate::Decision::is_repeated`]) and charges nothing more. A denial charged
-    /// nothing and is not remembered, so a retry is judged anew.
+    /// nothing and is not remembered, so a retry is judged again.
     ///
     /// The store remembers it beside the count of the first subject, for [`RequestId::time`]. A
     /// count remembers at least its last 2,048 ids and at most 4,096; beyond that the oldest go

@@ -1,4 +1,4 @@
-//! What a future answers that need not wait, without a runtime.
+//! Answers a future that need not wait, without a runtime.
 
 use core::future::Future;
 use core::pin::pin;

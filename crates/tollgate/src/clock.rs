@@ -71,7 +71,7 @@ impl Clock for WallClock {
     }
 }
 
-/// A clock that stands still until the caller moves it, for tests and simulations. Clones share it.
+/// A clock that only moves when the caller moves it, for tests and simulations. Clones share it.
 ///
 /// ```
 /// use std::time::Duration;

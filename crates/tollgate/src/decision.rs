@@ -274,7 +274,7 @@ impl<'l> Decision<'l> {
             return self.numbers[0].remaining;
         }
         if self.is_allowed() {
-            // The binding limit has the least.
+            // The binding limit has the smallest.
             return self.fields().map(|fields| fields.remaining).min().unwrap_or(0);
         }
         self.remaining_of_unit()
@@ -296,7 +296,7 @@ impl<'l> Decision<'l> {
         self.measure().capacity()
     }
 
-    /// What [`Decision::limit`] and [`Decision::remaining`] count.
+    /// The unit of [`Decision::limit`] and [`Decision::remaining`].
     #[must_use]
     pub fn unit(&self) -> Unit {
         self.measure().unit()
@@ -447,7 +447,7 @@ impl<'l> Decision<'l> {
         self.now
     }
 
-    /// What made the decision.
+    /// The authority that made the decision.
     #[must_use]
     pub fn authority(&self) -> Authority {
         self.authority

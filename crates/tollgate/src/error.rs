@@ -1,9 +1,9 @@
-//! Errors: what is wrong, who is at fault, and what would be right instead.
+//! Errors: the problem, who is at fault, and the correction.
 
 use core::fmt;
 use core::ops::Range;
 
-/// An invalid text: what is wrong, where, and what would be right.
+/// An invalid text: the problem, its place, and the correction.
 ///
 /// Displays with a caret under the word:
 ///
@@ -43,13 +43,13 @@ impl ParseError {
         Self::at(text, 0..text.len(), what, remedy)
     }
 
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What would be right.
+    /// The correction.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.remedy
@@ -107,7 +107,7 @@ pub enum Error {
     /// A hold to settle is not open: it has ended by itself, was reset, or never was.
     #[error("{0}")]
     NotOpen(String),
-    /// The name of a hold stands in the way: an open hold of this name was asked for otherwise, or
+    /// The name of a hold is in the way: an open hold of this name was asked for otherwise, or
     /// answered too often, or it was released before. Nothing was held or charged.
     #[error("{0}")]
     Conflict(String),
@@ -141,7 +141,7 @@ impl Error {
     }
 }
 
-/// A failure of a store: what happened, what to do, and whether a retry may succeed.
+/// A failure of a store: the fault, the next step, and whether a retry may succeed.
 pub struct StoreError {
     what: String,
     transient: bool,
@@ -151,7 +151,7 @@ pub struct StoreError {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What stands in the way of an answer.
+/// The reason why there is no answer.
 enum Reason {
     Store,
     Ask,
@@ -184,15 +184,14 @@ impl StoreError {
         Self { reason: Reason::Ask, is_alone: true, ..Self::permanent(what) }
     }
 
-    /// A name for a hold that stands in the way of this ask. A limiter returns it as
+    /// A name for a hold that is in the way of this ask. A limiter returns it as
     /// [`Error::Conflict`].
     #[must_use]
     pub fn conflict(what: impl Into<String>) -> Self {
         Self { reason: Reason::Name, is_alone: true, ..Self::permanent(what) }
     }
 
-    /// One more hold on a count that has the most that it can have. A limiter returns it as
-    /// [`Error::TooManyHolds`].
+    /// One more hold on a count that is full. A limiter returns it as [`Error::TooManyHolds`].
     #[must_use]
     pub fn too_many(what: impl Into<String>) -> Self {
         Self { reason: Reason::TooManyHolds, is_alone: true, ..Self::permanent(what) }

@@ -1,4 +1,4 @@
-//! Holds: units that are set aside for a caller until it settles them, or until their time ends.
+//! Holds: units that are kept for a caller until it settles them, or until their time ends.
 
 use core::fmt;
 use core::str::FromStr;
@@ -23,7 +23,7 @@ pub(crate) use kind::{MAX_TTL_US, MIN_TTL_US};
 pub use name::{HoldName, MAX_NAME_BYTES, MIN_NAME_BYTES};
 pub use settled::{ChargedLimit, Settled};
 
-/// What a question asks to hold in place of a charge.
+/// The terms of a hold in place of a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct HoldTerms {
@@ -42,7 +42,7 @@ pub enum Patience {
     /// It does not wait. A denial counts for the bans of the count.
     #[default]
     None,
-    /// It waits. A denial counts for no ban: a poll is no abuse.
+    /// It waits. A denial counts for no ban: a poll is not abuse.
     Waiting,
     /// It waits in line: it is admitted behind those who came before. Its hold has a name, by which
     /// it keeps its place.
@@ -52,14 +52,14 @@ pub enum Patience {
 impl FromStr for Patience {
     type Err = ParseError;
 
-    /// Reads how a caller waits: `again` to ask again, or `in_line` to stand in line.
+    /// Reads how a caller waits: `again` to ask again, or `in_line` to wait in line.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match text {
             "again" => Ok(Self::Waiting),
             "in_line" => Ok(Self::InLine),
             _ => {
                 let remedy = "say `again` to ask again, or `in_line` to stand in line";
-                Err(ParseError::whole(text, "this is no way to wait", remedy))
+                Err(ParseError::whole(text, "this is not a way to wait", remedy))
             }
         }
     }
@@ -97,7 +97,7 @@ impl HoldTerms {
         })?;
         let what = match us {
             MIN_TTL_US..=MAX_TTL_US => return Ok(Duration::from_micros(us)),
-            0 => "this is no time at all",
+            0 => "this is not a time",
             1..MIN_TTL_US => "this is too short for a hold",
             _ => "this is longer than 366 days",
         };
@@ -129,7 +129,7 @@ impl HoldTerms {
 /// An open hold, as its holder keeps it: to settle it, to renew it, and to fence what it writes
 /// elsewhere.
 ///
-/// Displays as a text that parses to the same hold. Whoever has the text can settle the hold. Sign
+/// Displays as a text that parses to the same hold. Anybody with the text can settle the hold. Sign
 /// it before it leaves your control, as a [`crate::Receipt`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -148,8 +148,8 @@ pub struct Hold {
     /// The shard of the ask ([`crate::Ask::shard`]).
     pub shard: Option<String>,
     /// Which answer to an ask with this name it is: 1 for the first, which placed it. 0 for a hold
-    /// without a name, or one that was read from a text. Where a store keeps its parts apart, the
-    /// least of them.
+    /// without a name, or one that was read from a text. Where a store keeps its parts apart, it is
+    /// the minimum over them.
     pub answer: u64,
     /// True when the answer reached nobody: to settle the hold then does nothing if it was answered
     /// again since, and leaves no mark that it is over.
@@ -157,7 +157,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// A hold for a store that settles one of its own.
+    /// A hold for a store that settles its own holds.
     #[must_use]
     pub fn new(
         id: HoldId,
@@ -171,14 +171,14 @@ impl Hold {
         Self { id, fence, cost, end, counts, shard, answer, is_undelivered }
     }
 
-    /// The same hold, whose answer reached nobody: what is to be given back where a caller is gone.
-    /// A later answer under the same name keeps its hold.
+    /// The same hold, when its answer reached nobody: it is given back where a caller is gone. A
+    /// later answer under the same name keeps its hold.
     #[must_use]
     pub fn undelivered(self) -> Self {
         Self { is_undelivered: true, ..self }
     }
 
-    /// What it keeps, and what its end does.
+    /// The kind of units that it keeps, and the effect of its end.
     #[must_use]
     pub const fn kind(&self) -> HoldKind {
         self.id.kind()
@@ -264,11 +264,11 @@ pub struct Holding<'l> {
     pub decision: Decision<'l>,
     /// The hold; `None` on a denial.
     pub hold: Option<Hold>,
-    /// How many wait in line ahead of an ask that stands in line ([`crate::Ask::in_line`]).
+    /// How many wait in line ahead of an ask that is in the line ([`crate::Ask::in_line`]).
     pub ahead: usize,
 }
 
-/// How long a hold lasts, and what its end does, for [`crate::Ask::reserve`].
+/// How long a hold lasts, and the effect of its end, for [`crate::Ask::reserve`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Reserve {
@@ -347,7 +347,7 @@ mod tests {
         }
         for text in ["", "72", "zz", &"7".repeat(32), &"7".repeat(33), &"é".repeat(16)] {
             let error = text.parse::<HoldId>().unwrap_err().to_string();
-            assert!(error.contains("no id of a hold"), "{text}: {error}");
+            assert!(error.contains("not the id of a hold"), "{text}: {error}");
         }
     }
 }

@@ -41,7 +41,7 @@ impl Inspection {
         Self { written_under, words, logs, fresh_at, shared, open: 0, holds: Vec::new() }
     }
 
-    /// The same of a count with so many open holds, of which these end first.
+    /// The same of a count with this number of open holds; these end first.
     #[must_use]
     pub fn holding(self, (open, holds): (u64, Vec<ShownHold>)) -> Self {
         Self { open, holds, ..self }

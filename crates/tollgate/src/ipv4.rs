@@ -1,7 +1,7 @@
 //! IPv4 addresses as text, a part of most subjects.
 //!
-//! `Display` is not used: it pads through a buffer of its own. Here a text is assembled in
-//! registers, without a branch on a digit that the processor would mispredict, and written once.
+//! `Display` is not used: it pads through a separate buffer. Here a text is assembled in registers,
+//! without a branch on a digit that the processor would mispredict, and written once.
 
 use std::net::Ipv4Addr;
 

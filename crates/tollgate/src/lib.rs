@@ -11,7 +11,7 @@
 //! assert!(decision.is_allowed());
 //! assert_eq!(decision.remaining(), 9);
 //!
-//! // A request that costs more, and what a caller is told when it has to wait.
+//! // A request that costs more, and the answer when a caller has to wait.
 //! let decision = limiter.check(Ask::new("user:42").cost(10)).now()?;
 //! match decision.retry_after() {
 //!     Some(wait) => println!("{} denies: retry in {wait:?}", decision.binding().limit()),
@@ -26,7 +26,7 @@
 //! - [`Limiter`] combines limits and a store. Share it, and call [`Limiter::check`]: await the
 //!   answer, or take it with [`Pending::now`] if the store is in memory.
 //! - [`LimitSet`] is the limits, parsed from a text such as `10/s burst 20 via token_bucket`.
-//! - [`Decision`] is the result: allowed or not, what remains, how long to wait. Its [`Receipt`]
+//! - [`Decision`] is the result: allowed or not, the remaining units, and the wait. Its [`Receipt`]
 //!   refunds what was charged.
 //!
 //! An [`Ask`] adds a cost, several subjects or other limits to a check. A [`Store`] keeps the

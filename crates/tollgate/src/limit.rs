@@ -136,21 +136,21 @@ impl Limit {
         self.strategy
     }
 
-    /// The most units that a fresh subject can take at once: 1 for `uniform`, the burst for
-    /// `token_bucket` and `gcra`, else N.
+    /// The capacity of a fresh subject: 1 for `uniform`, the burst for `token_bucket` and `gcra`,
+    /// else N.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.step.capacity()
     }
 
-    /// What it bounds.
+    /// The quantity that it bounds.
     #[must_use]
     #[inline]
     pub fn kind(&self) -> LimitKind {
         self.strategy.kind()
     }
 
-    /// What its capacity counts.
+    /// The unit of its capacity.
     #[must_use]
     pub fn unit(&self) -> Unit {
         match self.kind() {
@@ -199,7 +199,7 @@ impl Limit {
         }
     }
 
-    /// The most units beyond the capacity that charges without a check may owe.
+    /// The maximum debt: the units beyond the capacity that charges without a check may take.
     #[must_use]
     pub fn debt(&self) -> u64 {
         self.most - self.step.capacity()
@@ -237,9 +237,9 @@ impl Limit {
         self.most
     }
 
-    /// What remains under this step can be charged without a check.
-    pub(crate) fn owing(&self) -> Compiled {
-        self.step.owing(self.most)
+    /// The units that remain under this step can be charged without a check.
+    pub(crate) fn with_debt(&self) -> Compiled {
+        self.step.with_capacity(self.most)
     }
 
     #[inline]

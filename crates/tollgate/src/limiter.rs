@@ -51,8 +51,8 @@ impl<S: Store> Limiter<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A [part](crate::Receipt::part) of a charge can be refunded as well: so many units, or what
-    /// is left of it if that is less. All refunds of a receipt together never exceed the charge.
+    /// A [part](crate::Receipt::part) of a charge can be refunded as well: this number of units, or
+    /// the rest of it if that is less. All refunds of a receipt together never exceed the charge.
     /// Units that recovered by themselves in the meantime are taken from the units that are
     /// refunded last. A retry after a lost answer refunds another part; [`Refund::left`] shows how
     /// much is left.
@@ -88,13 +88,13 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Charges the cost to every limit of the subjects without a check, also beyond the limits: for
-    /// work that is done, and whose cost became known afterwards. Until what is owed has come back,
+    /// work that is done, and whose cost became known afterwards. Until the debt has come back,
     /// nothing is admitted.
     ///
-    /// A limit owes at most its [debt](crate::Limit::debt), by default as much as its capacity.
-    /// What is beyond is cut. Each limit is charged by itself, the subjects one after the other.
-    /// There is no receipt: to give units back, use [`Admin::adjust`]. Section 8 of
-    /// `docs/definitions.md` defines it.
+    /// A limit has at most its [debt](crate::Limit::debt), by default as much as its capacity. The
+    /// excess is cut. Each limit is charged by itself, the subjects one after the other. There is
+    /// no receipt: to give units back, use [`Admin::adjust`]. Section 8 of `docs/definitions.md`
+    /// defines it.
     ///
     /// Returns what was done to each limit.
     ///

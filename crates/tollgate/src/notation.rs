@@ -128,7 +128,7 @@ fn parse_quota(text: &str) -> Result<Quota, ParseError> {
         None => Ok(quota),
         Some(more) => reader.fail(
             more.span(),
-            "this is no part of a quota",
+            "this is not a part of a quota",
             "a quota is a number and a duration, as in `10/s`",
         ),
     }
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
             None => {
                 let over = |next: &Token<'_>| next.text.starts_with('/') || next.text == "per";
                 let Some(over) = tokens.next_if(over) else {
-                    return self.fail(first.span(), "this is no quota", SHAPE);
+                    return self.fail(first.span(), "this is not a quota", SHAPE);
                 };
                 let rest = over.cut('/').map(|(_, rest)| rest);
                 let end = Token { text: "", start: over.span().end };

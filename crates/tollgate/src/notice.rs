@@ -31,7 +31,7 @@ pub struct Notice {
     /// The time left until it expires, by the store's clock: 1 us to 366 days.
     pub left: Duration,
     /// Whether it is dropped where there is one of the same name already; false unless
-    /// [`Notice::yielding`] says so. It is not stored.
+    /// [`Notice::yielding`] sets it. It is not stored.
     pub yields: bool,
 }
 
@@ -78,7 +78,7 @@ impl Notice {
     }
 
     /// The same notice, which leaves an earlier one of its name as it is. So of several processes
-    /// that post at once, one is the first, and all read its text.
+    /// that post together, one is the first, and all read its text.
     #[must_use]
     pub fn yielding(self) -> Self {
         Self { yields: true, ..self }

@@ -24,7 +24,7 @@ pub trait Operation: sealed::Sealed + Sync {
     /// The name: that of its method of [`Operations`].
     const NAME: &'static str;
 
-    /// What a store answers.
+    /// The answer of a store.
     type Answer: Send;
 
     /// Calls the method of this operation.
@@ -151,7 +151,7 @@ operation! {
 }
 
 operation! {
-    /// The end of a hold, with what was used.
+    /// The end of a hold, with the used units.
     Settle<'a>(hold: &'a Hold, actual: u64);
     settle -> Option<Settled>
 }
@@ -192,8 +192,8 @@ operation! {
     withdraw -> bool
 }
 
-/// What a store does for each operation, for stores that wait. Nothing is done before a future is
-/// polled.
+/// A store's implementation of each operation, for stores that wait. Nothing is done before a
+/// future is polled.
 ///
 /// A store that keeps no holds, notices or request ids refuses with [`StoreError::misuse`].
 pub trait Operations: Sync {
@@ -203,8 +203,8 @@ pub trait Operations: Sync {
         question: &Question<'_>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Refunds what still counts of `units` of a charge, or of what is left of it if that is less.
-    /// All refunds of a charge together never exceed it.
+    /// Refunds the part that still counts of `units` of a charge, or of the rest of it if that is
+    /// less. All refunds of a charge together never exceed it.
     fn refund(
         &self,
         receipt: &Receipt,
@@ -219,7 +219,7 @@ pub trait Operations: Sync {
         delta: i64,
     ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 
-    /// Charges `cost` to every limit without a check, as far as each may owe. Returns what was done
+    /// Charges `cost` to every limit without a check, up to the debt of each. Returns what was done
     /// to each limit.
     fn charge(
         &self,
@@ -354,6 +354,6 @@ mod tests {
         let expected = "refund adjust charge settle renew reset inspect notices post withdraw";
         assert_eq!(names.join(" "), expected);
         assert!(others.iter().all(|(_, before, after)| !before && !after));
-        assert!(Reset::new(counted).if_question(|_| unreachable!("it is no check")).is_none());
+        assert!(Reset::new(counted).if_question(|_| unreachable!("it is not a check")).is_none());
     }
 }

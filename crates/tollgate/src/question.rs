@@ -62,7 +62,7 @@ pub struct Question<'a> {
     /// How many receipts are made of the charge, at least 1: the store sets numbers aside for as
     /// many ([`Facts::receipt_step`](crate::Facts::receipt_step)).
     pub receipts: u64,
-    /// What to hold in place of a charge, or beside it. Nearly no question has it.
+    /// The hold in place of a charge, or beside it. Nearly no question has it.
     pub hold: Option<&'a HoldTerms>,
 }
 

@@ -144,7 +144,7 @@ mod tests {
         let whole = receipt().to_string();
         let body = whole.split_once(SHARD).unwrap().0;
         for end in (0..body.len()).filter(|end| body.is_char_boundary(*end)) {
-            // A time that lost its last digits is a number still: a signature is what tells.
+            // A time that lost its last digits is a number still: only a signature shows that.
             let cut = &body[..end];
             if let Ok(read) = cut.parse::<Receipt>() {
                 let line = |text: &str| text.lines().count();

@@ -53,7 +53,7 @@ impl<T: FromStr<Err = ParseError>> Visitor<'_> for Notation<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("limits in the notation, as \"10/s via gcra\"")
+        f.write_str("limits in the notation, e.g. \"10/s via gcra\"")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {

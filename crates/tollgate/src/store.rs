@@ -11,7 +11,7 @@ use crate::operation::Operation;
 #[cfg(doc)]
 use crate::question::Question;
 
-/// What a store says about itself.
+/// A store's facts about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Facts {
@@ -43,7 +43,7 @@ impl Facts {
         Self { receipt_step, ..self }
     }
 
-    /// The same of a store that answers at once, or does not.
+    /// The same of a store that answers immediately, or does not.
     #[must_use]
     #[inline]
     pub const fn answering_at_once(self, answers_at_once: bool) -> Self {
@@ -66,7 +66,7 @@ pub trait Store: Send + Sync {
     /// snapshot does, also accepts the receipts of that one.
     fn issued(&self, receipt: &Receipt) -> bool;
 
-    /// What this store says about itself.
+    /// This store's facts.
     fn facts(&self) -> Facts;
 
     /// Reports to the store how long its callers wait for an answer at most. A regular caller, such
@@ -84,7 +84,7 @@ pub trait Store: Send + Sync {
     /// would have to wait: nothing was done then, and the caller uses `perform`. The deadline of a
     /// question is ignored.
     ///
-    /// A future that is ready at once would give the same answer, but takes longer to build than a
-    /// count in memory takes to look up.
+    /// A future that is ready immediately would give the same answer, but takes longer to build
+    /// than a count in memory takes to look up.
     fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>>;
 }

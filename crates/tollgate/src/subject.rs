@@ -78,7 +78,7 @@ impl Subject {
         Some(Self(text))
     }
 
-    /// A subject as programs write it, `user:42` or just `42`: what follows the first colon is
+    /// A subject as programs write it, `user:42` or just `42`: the text after the first colon is
     /// literal. [`crate::Limiter::check`] does this with a string.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Subject {
         pairs.sort_unstable_by_key(|(dimension, _)| *dimension);
         let whole = || render(&pairs);
         if pairs.is_empty() {
-            return Err(ParseError::whole("", "a subject is missing", "write one, as `user:42`"));
+            return Err(ParseError::whole("", "a subject is missing", "write one, e.g. `user:42`"));
         }
         if pairs.len() > MAX_DIMENSIONS {
             let text = whole();
@@ -143,7 +143,7 @@ impl Subject {
     /// Parses the written form: `dim:value`, several joined by `,`, `%XX` escapes.
     ///
     /// # Errors
-    /// What is wrong and where: an empty part, an invalid escape, a repeated dimension.
+    /// The problem and its place: an empty part, an invalid escape, a repeated dimension.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         // Most subjects have one dimension and no escape.
         if is_plain(text) {
@@ -167,7 +167,7 @@ impl Subject {
                     text,
                     start..(start + part.len()).max(start + 1),
                     "a value is missing",
-                    "a subject is `dim:value`, several joined by `,`, as `user:42,route:login`",
+                    "a subject is `dim:value`, several joined by `,`, e.g. `user:42,route:login`",
                 ));
             }
             owned.push((dimension, bytes));
@@ -315,7 +315,7 @@ fn check_pair(
 fn no_name(dimension: &str, whole: &str) -> ParseError {
     ParseError::whole(
         whole,
-        format!("`{}` is no name of a dimension", dimension.escape_default()),
+        format!("`{}` is not the name of a dimension", dimension.escape_default()),
         "use letters, digits, `_`, `-` and `.`, as in `user:42`",
     )
 }
@@ -464,7 +464,7 @@ mod tests {
             ("a:1,a:2", "given twice"),
             ("a:%4", "`%` starts an escape"),
             ("a:%zz", "`%` starts an escape"),
-            (":x", "no name of a dimension"),
+            (":x", "not the name of a dimension"),
         ] {
             let error = Subject::parse(text).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

@@ -129,7 +129,7 @@ impl FromStr for Period {
         let us = parse_duration_us(text, false).map_err(wrong)?;
         Self::from_micros(us).ok_or_else(|| {
             let what = match us {
-                0 => "this is no time at all",
+                0 => "this is not a time",
                 _ => "the duration is longer than 366 days",
             };
             ParseError::whole(text, what, "durations go from 1us to 366d")
@@ -149,7 +149,7 @@ pub(crate) enum DurationFault {
 }
 
 impl DurationFault {
-    /// What is wrong and what would be right.
+    /// The problem and the correction.
     pub(crate) fn explain(self) -> (&'static str, &'static str) {
         match self {
             Self::Empty => ("a duration is missing", "write one, as in `10s`, `1500ms`, `1h30m`"),

@@ -1,5 +1,5 @@
-//! Every bad input gets an error that says what was wrong, where, and what would be right: the
-//! whole text of each. Bad limits are data, in `data/bad_limits.txt`.
+//! Every bad input gets an error with the problem, its place, and the correction: the whole text of
+//! each. Bad limits are data, in `data/bad_limits.txt`.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use tollgate::{
@@ -7,7 +7,7 @@ use tollgate::{
     at_once,
 };
 
-/// The memory store answers at once.
+/// The memory store answers immediately.
 fn now<T>(future: impl Future<Output = T>) -> T {
     at_once(future).unwrap()
 }
@@ -19,7 +19,7 @@ fn limit_error(text: &str) -> String {
     }
 }
 
-/// Three lines each: what is wrong, the text, and under the word what would be right.
+/// Three lines each: the problem, the text, and under the word the correction.
 #[test]
 fn bad_limits_are_answered_as_written() {
     let cases: Vec<&str> = include_str!("data/bad_limits.txt").trim_end().split("\n\n").collect();
@@ -119,7 +119,7 @@ fn a_strategy_beside_a_via_is_given_twice() {
     assert_eq!(error.lines().collect::<Vec<_>>(), lines);
 }
 
-/// The caret stands under its word also behind characters of several bytes.
+/// The caret is under its word also behind characters of several bytes.
 #[test]
 fn the_caret_counts_characters() {
     let error = limit_error("10/s via é日本, 0/s");
@@ -143,7 +143,7 @@ fn numbers_given_in_code_are_refused_too() {
     assert_eq!(Period::from_micros(367 * 86_400_000_000), None);
     let named = "5/s".parse::<Limit>().unwrap().named("a b").unwrap_err().to_string();
     let lines = [
-        "this is no name of a limit",
+        "this is not the name of a limit",
         "  a b",
         "  ^^^ a name is a letter, then letters, digits, `_`, `-` or `.`, at most 64",
     ];
@@ -191,7 +191,7 @@ fn bad_costs_and_questions() {
 #[test]
 fn bad_subjects() {
     let name = "use letters, digits, `_`, `-` and `.`, as in `user:42`";
-    let missing = "a subject is `dim:value`, several joined by `,`, as `user:42,route:login`";
+    let missing = "a subject is `dim:value`, several joined by `,`, e.g. `user:42,route:login`";
     let escape = "`%` starts an escape of two hexadecimal digits";
     for (text, what, caret, remedy) in [
         ("user:", "a value is missing", "^^^^^", missing),
@@ -199,7 +199,7 @@ fn bad_subjects() {
         ("a:1,a:2", "the dimension `a` is given twice", "^^^^^^^", "give each dimension once"),
         ("a:%4", escape, "  ^^", "write `%25` for a percent sign"),
         ("a:%zz", escape, "  ^^^", "write `%25` for a percent sign"),
-        ("a b:1", "`a b` is no name of a dimension", "^^^^^", name),
+        ("a b:1", "`a b` is not the name of a dimension", "^^^^^", name),
     ] {
         let error = Subject::parse(text).unwrap_err().to_string();
         assert_eq!(error, format!("{what}\n  {text}\n  {caret} {remedy}"));

@@ -1,5 +1,5 @@
-//! What the memory store holds is within its bound, by an allocator that counts: sets of limits as
-//! well as counts, whoever brings them.
+//! The memory store stays within its bound, by an allocator that counts: sets of limits as well as
+//! counts, whoever brings them.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::alloc::System;
@@ -15,14 +15,14 @@ static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// One test at a time: the allocator counts for all.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // One that failed says so itself.
+    // One that failed reports that itself.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The bound in these tests; the figures of attacks are for sixteen times as much.
 const BOUND: usize = 16 << 20;
 
-/// What the store takes whatever it holds: its 256 shards and their locks.
+/// The memory of an empty store: its 256 shards and their locks.
 const EMPTY: usize = 256 * 512;
 
 fn held(region: &Region<'_, System>) -> usize {
@@ -89,7 +89,7 @@ fn sets_of_one_limit_are_counted() {
         assert_bounded(&limiter, &region, "sets of one limit");
         // Those of one identity share one state, under the newest numbers.
         assert_eq!(limiter.store().refused() == 0, same_identity, "{}", limiter.store().refused());
-        // Nothing stays of what has expired.
+        // No expired entry stays.
         clock.advance(Duration::from_secs(200_000));
         limiter.store().sweep();
         let store = limiter.store();
@@ -97,7 +97,7 @@ fn sets_of_one_limit_are_counted() {
     }
 }
 
-/// Each subject that is known asks under numbers of its own: a set for each.
+/// Each known subject asks under different numbers: a set for each.
 #[test]
 fn known_subjects_bring_no_set_that_finds_no_room() {
     let _alone = alone();

@@ -11,7 +11,7 @@ fn set(text: &str) -> LimitSet {
     text.parse().unwrap()
 }
 
-/// Runs `work` on `threads` threads that start together; the sum of what they answer.
+/// Runs `work` on `threads` threads that start together; the sum of their answers.
 fn together(threads: u64, work: impl Fn(u64) -> u64 + Sync) -> u64 {
     let (barrier, sum) = (Barrier::new(usize::try_from(threads).unwrap()), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn opposite_orders_do_not_deadlock() {
     let limiter = Limiter::new(set("1/d"), store);
     let limits = set("1000000/1d via gcra");
     let log = set("900/1d via sliding_log");
-    // The subjects have their entries before: the orders of locks is what is tried.
+    // The subjects have their entries before: the test is about the orders of locks.
     let subjects = ["a", "b", "c", "d", "e"];
     for subject in subjects {
         let _ = limiter.check(Ask::new(subject).under(&limits)).now().unwrap();
@@ -138,7 +138,7 @@ fn housekeeping_beside_checks() {
     assert_eq!(limiter.store().subjects(), 8_001);
 }
 
-/// A receipt that many threads refund at once gives back once.
+/// A receipt that many threads refund concurrently gives back once.
 #[test]
 fn one_receipt_is_refunded_once() {
     let limiter = Limiter::memory(set("4/1d anchor first-hit via fixed_window"));

@@ -8,7 +8,7 @@ use tollgate::{
     Time, Verdict, at_once,
 };
 
-/// The memory store answers at once.
+/// The memory store answers immediately.
 fn now<T>(future: impl Future<Output = T>) -> T {
     at_once(future).unwrap()
 }
@@ -211,7 +211,7 @@ fn a_refund_from_before_a_reset_gives_nothing() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Small tables that are full of what has expired take newcomers again.
+/// Small tables full of expired entries take newcomers again.
 #[test]
 fn expired_entries_go_first() {
     for bytes in [250_000, 400_000, 600_000, 1_000_000, 4_000_000] {
@@ -254,7 +254,7 @@ fn a_sweep_gives_back_what_one_shot_logs_took() {
     assert!(after <= before + before / 5, "{before} before, {most} at most, {after} after");
 }
 
-/// sliding_log: the running total is never begun anew while the log lives, and overflows.
+/// sliding_log: the running total never starts again while the log lives, and overflows.
 #[test]
 fn the_running_total_of_a_log_does_not_overflow() {
     let (clock, limiter) = limiter("1099511627776/1us via sliding_log", 1 << 20);

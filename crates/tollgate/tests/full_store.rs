@@ -1,5 +1,5 @@
-//! What the memory store does when it is full: nobody gets a free reset, a flood shares a bound,
-//! and the bytes stay where they were promised.
+//! The memory store when it is full: nobody gets a free reset, a flood shares a bound, and the
+//! bytes stay where they were promised.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use tollgate::{Ask, Hold, LimitSet, Limiter, ManualClock, MemoryStore, at_once};
 /// As many as the store has.
 const SHARDS: u64 = 256;
 
-/// The memory store answers at once.
+/// The memory store answers immediately.
 fn now<T>(future: impl Future<Output = T>) -> T {
     at_once(future).unwrap()
 }
@@ -48,8 +48,8 @@ fn fill(limiter: &Limiter<MemoryStore>) -> Vec<(String, Hold)> {
     held
 }
 
-/// A hold of a new subject is one of the state that it shares, or is denied: it is no error, which
-/// a failure rule could admit.
+/// A hold of a new subject is one of the state that it shares, or is denied: it is not an error,
+/// which a failure rule could admit.
 #[test]
 fn holds_of_new_subjects_share_their_slots() {
     for limits in ["2 at once hold 30s", "90/h via gcra, 2 at once hold 30s"] {
@@ -65,7 +65,7 @@ fn holds_of_new_subjects_share_their_slots() {
         assert!(denied.retry_after().is_some_and(|wait| wait > Duration::ZERO), "{limits}");
         let bytes = limiter.store().bytes();
         assert!(bytes <= (1 << 20) + 2_048, "{limits}: {bytes}");
-        // What is open is renewed and given back once, whoever shares it.
+        // An open hold is renewed and given back once, whoever shares it.
         for (_, hold) in &mut held {
             assert!(now(limiter.renew(hold, None)).unwrap(), "{limits}");
         }
@@ -80,7 +80,8 @@ fn holds_of_new_subjects_share_their_slots() {
     }
 }
 
-/// Who gets an entry while it holds what is shared takes that along: it gains no slots.
+/// A subject that gets an entry while it holds a slot of the shared state takes that along: it
+/// gains no slots.
 #[test]
 fn a_subject_that_finds_room_keeps_what_it_holds() {
     let (clock, limiter) = limiter("2 at once hold 30s", 1 << 20);
@@ -103,7 +104,7 @@ fn a_subject_that_finds_room_keeps_what_it_holds() {
     }
 }
 
-/// New subjects share one state for each shard and set: what they take together is bounded.
+/// New subjects share one state for each shard and set: their units together are bounded.
 #[test]
 fn a_flood_shares_its_bound() {
     for limit in LIMITS {
@@ -151,8 +152,8 @@ fn nobody_is_reset_by_a_flood() {
     }
 }
 
-/// Room comes back: what has expired goes first, and a subject that finds room while its shared
-/// state counts starts with a copy of it.
+/// Room comes back: expired entries go first, and a subject that finds room while its shared state
+/// counts starts with a copy of it.
 #[test]
 fn a_promoted_subject_inherits_what_it_shared() {
     for limit in ["5/1h via gcra", "5/1h via sliding_log", "5/1h via fixed_window"] {
@@ -178,11 +179,11 @@ fn a_promoted_subject_inherits_what_it_shared() {
         assert_eq!(limiter.store().subjects(), 0, "{limit}");
         assert!(!limiter.check(promoted.as_str()).now().unwrap().is_allowed(), "{limit}");
         let fresh = (0..9).map(|_| limiter.check(promoted.as_str()).now().unwrap().granted());
-        assert_eq!(fresh.sum::<u64>(), 0, "{limit}: a promotion is no reset");
+        assert_eq!(fresh.sum::<u64>(), 0, "{limit}: a promotion is not a reset");
     }
 }
 
-/// What has expired goes before anybody has to share.
+/// Expired entries go before anybody has to share.
 #[test]
 fn expired_entries_make_room() {
     let (clock, limiter) = limiter("5/1s via gcra", 4 << 20);
@@ -233,7 +234,7 @@ fn a_log_without_room_counts_longer_and_never_less() {
     }
 }
 
-/// A decision says why a newcomer may be denied: by what it shares, or because it finds nothing.
+/// A decision gives the reason why a newcomer may be denied: its shared state, or lack of room.
 #[test]
 fn a_decision_says_that_the_store_is_full() {
     for limit in LIMITS {
@@ -299,8 +300,9 @@ fn other_numbers_are_no_fresh_share() {
     assert_eq!(shared, 10_000);
 }
 
-/// A look that found nothing is not repeated at once, and what expires is found all the same:
-/// within 256 newcomers of a shard 1,152 of its buckets are looked at, however little time passes.
+/// A look that found nothing is not repeated immediately, and expired entries are found all the
+/// same: within 256 newcomers of a shard 1,152 of its buckets are looked at, however little time
+/// passes.
 #[test]
 fn what_expires_is_found_by_those_who_come() {
     for wait in [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(150)] {

@@ -1,5 +1,5 @@
-//! Limits as people bring them from other tools: what means one of ours is read as that, and what
-//! counts in another way is an error with the translation.
+//! Limits as people bring them from other tools: a form that means one of ours is read as that, and
+//! one that counts in another way is an error with the translation.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use proptest::prelude::*;
@@ -53,8 +53,8 @@ fn what_counts_in_another_way_is_translated() {
         ("10 per gcra", "unknown unit of time"),
         ("10/s burst=", "`burst` needs a value"),
         ("10/s burst= 20 via gcra", "`burst` needs a value"),
-        ("1e-3/s", "this is no whole number"),
-        ("1.25e1/s", "this is no whole number"),
+        ("1e-3/s", "this is not a whole number"),
+        ("1.25e1/s", "this is not a whole number"),
         ("0e9/s", "would never admit anything"),
         ("1e13/s", "too large"),
     ] {
@@ -76,7 +76,7 @@ fn translations_are_limits() {
 }
 
 proptest! {
-    /// A text has one reading: what is printed of it reads back as the same limits.
+    /// A text has one reading: its printed form reads back as the same limits.
     #[test]
     fn what_is_read_is_printed_as_what_is_read(
         text in "[0-9]{1,4}(e[0-3])?( ?/ ?| per )([0-9]{1,3} ?)?(s|min|minutes|hours|d)\

@@ -20,7 +20,7 @@ pub(crate) fn span(us: u64) -> String {
     }
 }
 
-/// A given time, exactly: in the largest unit of which it is a multiple.
+/// A given time, exactly: in the largest unit that divides it.
 pub(crate) fn length(us: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000, "d"),

@@ -1,4 +1,4 @@
-//! Experiments on simulated traffic, and what their results look like: charts, pages and text.
+//! Experiments on simulated traffic, and their results: charts, pages and text.
 //!
 //! - [`experiment::Experiment`] makes traffic and measures what each strategy admits.
 //! - [`chart`] draws the results, and [`report`] writes them as a page or as text.

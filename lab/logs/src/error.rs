@@ -1,4 +1,5 @@
-//! The error type of this crate: what could not be read or written, where, and the remedy.
+//! The error type of this crate: the file that could not be read or written, the place, and the
+//! remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -19,8 +19,8 @@ use crate::split_mix::SplitMix64;
 pub struct Log {
     /// The number of lines.
     pub lines: u64,
-    /// The most clients; at least 1. The n-th busiest client sends 1/n of what the busiest sends
-    /// (Zipf), so some may not appear in a short log.
+    /// The most clients; at least 1. The n-th busiest client sends 1/n of the requests of the
+    /// busiest (Zipf), so some may not appear in a short log.
     pub clients: u32,
     /// Lines per second on average; at least 1.
     pub per_second: u32,

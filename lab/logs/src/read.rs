@@ -1,4 +1,5 @@
-//! Reads a log into ordered events, with a summary of what was read and what was not.
+//! Reads a log into ordered events, with a summary of the lines that were read and those that were
+//! not.
 
 use std::num::NonZeroUsize;
 use std::path::Path;

@@ -415,7 +415,7 @@ mod tests {
             step in 1..600_usize,
         ) {
             let mut bytes = bytes;
-            bytes.insert(0, b'-'); // no beginning that is told apart
+            bytes.insert(0, b'-'); // not the beginning of a format
             let plain = lines_of(&bytes, step).unwrap();
             let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
             let expected: Vec<Vec<u8>> = body

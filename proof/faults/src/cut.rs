@@ -9,13 +9,13 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::world::{FOR_CLIENTS, World};
 
-/// Who is cut off from a server.
+/// The side that is cut off from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "each is a way of its own")]
 pub enum Side {
     /// Clients, in both directions.
     Clients,
-    /// Clients, in one direction: what the server answers is lost.
+    /// Clients, in one direction: the server's answers are lost.
     Answers,
     /// All other servers and sentinels, in both directions. Clients still reach it.
     Peers,

@@ -105,7 +105,7 @@ impl Fault {
     pub fn what(self) -> &'static str {
         match self {
             Self::Kill => "a primary is killed (`kill -9`) and replaced",
-            Self::KillAndRestart => "a primary is killed and at once back, empty",
+            Self::KillAndRestart => "a primary is killed and back immediately, empty",
             Self::FreezeBriefly => "a primary is frozen for 0.4 s (SIGSTOP, SIGCONT)",
             Self::Freeze => "a primary is frozen until it is replaced, and goes on",
             Self::Failover => "a planned failover",
@@ -123,7 +123,7 @@ impl Fault {
             Self::MoveSlots => "all used slots of a primary move, there and back",
             Self::MoveAtomically => "the same by `CLUSTER MIGRATESLOTS`",
             Self::LoseAnswers => "1 of 50 calls is lost, torn, doubled or unanswered",
-            Self::Stall => "the network stands still for 0.7 s, and all arrives late",
+            Self::Stall => "the network pauses for 0.7 s, and all arrives late",
             Self::CutClients => "clients are cut off from a primary for 0.7 s",
             Self::CutAnswers => "what a primary answers is lost for 0.7 s",
             Self::CutPeers => "a primary with its clients is cut off until it is replaced",
@@ -216,8 +216,8 @@ impl Fault {
             || matches!(self, Self::LoseAnswers | Self::Stall | Self::CutPeersGuarded)
     }
 
-    /// Makes it happen and undoes it. Returns when what was undone was undone; who has to recover
-    /// may not have yet.
+    /// Makes it happen and undoes it. Returns when the fault is undone; the servers may not have
+    /// recovered yet.
     ///
     /// # Errors
     ///

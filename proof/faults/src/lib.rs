@@ -1,4 +1,4 @@
-//! Faults of real servers, made on purpose under load, and judged from what callers saw.
+//! Faults of real servers, made on purpose under load, and judged from the callers' view.
 //!
 //! A [`Run`](run::Run) starts servers, sends checks, lets a [`Fault`](fault::Fault) happen, and
 //! waits until all is well again. Every call is recorded, and the [history

@@ -31,7 +31,7 @@ pub(crate) const PAUSE_US: u64 = 8_000;
 pub(crate) const LEDGERS: usize = 24;
 const OTHERS: usize = 3;
 
-/// Never reached and never refilled during a run: what is used is what was charged.
+/// Never reached and never refilled during a run: the used units are the charged ones.
 const LEDGER: &str = "ledger: 1000000/30d via fixed_window";
 
 /// A run that begins shortly before the end of a window counts in windows of another length.
@@ -48,8 +48,8 @@ const TIGHT: [&str; 7] = [
     "30/1s via gcra, log: 60/3s via sliding_log",
 ];
 
-/// Limits of which nodes hold leases, one of each kind of bound. They are hot: a quarter of all
-/// calls is about them.
+/// Limits with leases on the nodes, one of each kind of bound. They are hot: a quarter of all calls
+/// is about them.
 const LEASED: [&str; 4] = [
     "200/1s burst 40 via gcra lease 10 for 200ms",
     "200/1s via sliding_log lease 20 for 100ms",
@@ -340,7 +340,7 @@ impl Shared {
         let mut calls = Vec::new();
         while !self.is_over.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_micros(rng.random_range(0..PAUSE_US))).await;
-            // Counted before the look: who holds the load waits for this call, or it waits.
+            // Counted before the look: the holder of the load waits for this call, or it waits.
             self.in_flight.fetch_add(1, Ordering::SeqCst);
             if self.is_held.load(Ordering::SeqCst) {
                 self.in_flight.fetch_sub(1, Ordering::SeqCst);

@@ -24,11 +24,11 @@ use tollgate_proof::history::History;
 /// Make faults on real servers under load, and check what callers saw
 ///
 /// Each fault gets new servers: one alone, a primary under sentinels, or a cluster. Twelve callers
-/// ask all the time. Every call is recorded and checked against the definitions; what was charged
-/// is also read from the counts at the end.
+/// ask all the time. Every call is recorded and checked against the definitions; the counts at the
+/// end also show the charges.
 ///
 /// Exits with 0 when all was as stated, with 1 when a bound or a promise was broken, with 2 on an
-/// error. A fault that cannot be made here is skipped, and that is said: partitions need root and
+/// error. A fault that cannot be made here is skipped, which is reported: partitions need root and
 /// iptables, clocks need root and a C compiler.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate-faults", max_term_width = 100)]
@@ -42,13 +42,13 @@ struct Args {
     /// On these only (may be repeated)
     #[arg(long, value_name = "TOPOLOGY")]
     on: Vec<Topology>,
-    /// A redis-server or valkey-server (may be repeated); without it, what the path has
+    /// A redis-server or valkey-server (may be repeated); without it, the one on the path
     #[arg(long, value_name = "PROGRAM")]
     server: Vec<PathBuf>,
     /// The seed for victims, subjects and times
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Make faults at random for so many seconds, on servers that stay, with small ones beside
+    /// Make faults at random for this many seconds, on servers that stay, with small ones beside
     #[arg(long, value_name = "SECONDS")]
     random: Option<u64>,
     /// Run the cluster client of redis-rs beside, on clusters, and say what it met
@@ -63,7 +63,7 @@ struct Args {
     /// Write a table in Markdown
     #[arg(long)]
     markdown: bool,
-    /// Say which faults there are, and make none
+    /// List the faults, and make none
     #[arg(long)]
     list: bool,
 }

@@ -25,7 +25,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Begins. Whoever does not answer is left alone.
+    /// Begins. A server that does not answer is left alone.
     #[must_use]
     pub fn start(world: &World, mut rng: ChaCha8Rng) -> Self {
         let servers: Vec<(PathBuf, String)> = world

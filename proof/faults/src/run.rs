@@ -1,4 +1,4 @@
-//! One run: servers, a load, a fault, and what the history says.
+//! One run: servers, a load, a fault, and the verdict of the history.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub const RECOVERS_WITHIN: Duration = Duration::from_secs(5);
 
 const SECOND_US: u64 = 1_000_000;
 
-/// When all is well again: so many answers for every subject, and no error for so long.
+/// When all is well again: this many answers for every subject, and no error for this long.
 const WELL: (u64, Duration) = (3, Duration::from_millis(600));
 
 /// How long a load may take until all is well: longer than [`RECOVERS_WITHIN`], so that a slow
@@ -75,7 +75,7 @@ pub struct Found {
     pub exact: (u64, u64),
     /// The findings of the bare client, if there was one.
     pub bare: Option<BareFound>,
-    /// The history, for whoever wants to see for himself.
+    /// The history, for readers who want to see for themselves.
     #[serde(skip)]
     pub history: History,
     /// The checker's report.
@@ -121,7 +121,7 @@ pub struct Run {
     pub fault: Fault,
     /// To what.
     pub topology: Topology,
-    /// The program of the servers; what the path has without one.
+    /// The program of the servers; without one, that on the path.
     pub program: Option<PathBuf>,
     /// The seed for victims, subjects and times.
     pub seed: u64,

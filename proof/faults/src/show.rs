@@ -103,7 +103,7 @@ struct Row<'a> {
     by: Vec<Option<&'a Found>>,
 }
 
-/// The table of a page, in Markdown: what was lost and how long it took, by each kind of server.
+/// The table of a page, in Markdown: the losses and the times, by each kind of server.
 #[must_use]
 pub fn markdown(all: &[Found]) -> String {
     let mut servers: Vec<&str> = Vec::new();

@@ -50,7 +50,7 @@ pub(crate) fn move_one(world: &World, load: &Load, rng: &mut ChaCha8Rng) -> Resu
             pause(Duration::from_millis(rng.random_range(1..20)));
         }
         pause(STEP);
-        // New keys are made on the other side; what was missed moves now.
+        // New keys are made on the other side; missed ones move now.
         cluster.move_keys(way);
         cluster.finish_migration(way);
     }

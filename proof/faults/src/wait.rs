@@ -1,4 +1,4 @@
-//! Waiting for what comes by itself, and letting time go by.
+//! Waiting for events that come by themselves, and letting time go by.
 
 use std::thread;
 use std::time::Duration;

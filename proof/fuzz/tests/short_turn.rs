@@ -1,4 +1,4 @@
-//! A short turn of every target: what is in the corpus, and some thousand inputs that are near.
+//! A short turn of every target: the corpus, and some thousand inputs near it.
 
 #![allow(clippy::unwrap_used)] // tests may
 

@@ -79,7 +79,8 @@ async fn innocent(limiter: Limiter<RedisStore>, stop: Arc<AtomicBool>) -> Vec<u6
     all
 }
 
-/// The median times of a check, a renewal and a commit beside so many open holds, in microseconds.
+/// The median times of a check, a renewal and a commit beside this many open holds, in
+/// microseconds.
 async fn beside_open(limiter: &Limiter<SqliteStore>, open: u64) -> [u64; 3] {
     let mut held = Vec::new();
     for _ in 0..open {

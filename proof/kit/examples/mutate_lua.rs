@@ -1,5 +1,5 @@
 //! Judges small changes of the Lua, in process: `list` names them, `judge` tries those whose
-//! numbers come on its standard input. `cargo xtask mutate-lua` is what calls it.
+//! numbers come on its standard input. `cargo xtask mutate-lua` calls it.
 #![allow(clippy::unwrap_used)] // as its tests may: this is one
 
 #[path = "../tests/lua/mod.rs"]
@@ -37,7 +37,8 @@ fn main() {
     }
 }
 
-/// One line for each mutant: its number, file, line, column, what was, what is, the line's text.
+/// One line for each mutant: its number, file, line, column, the old text, the new text, the line's
+/// text.
 fn list() {
     let mut out = std::io::stdout().lock();
     for (number, mutant) in mutants::all().into_iter().enumerate() {
@@ -48,9 +49,9 @@ fn list() {
     }
 }
 
-/// One line for each number that is read, when it has been judged: the number, `killed`,
-/// `timeout` or `survived`, the milliseconds, and what gave it away. `none FILE` tries the
-/// unchanged text as a mutant of the file is tried.
+/// One line for each number that is read, when it has been judged: the number, `killed`, `timeout`
+/// or `survived`, the milliseconds, and the test that found it. `none FILE` tries the unchanged
+/// text as a mutant of the file is tried.
 fn judge_all() {
     let mutants = mutants::all();
     let mut unchanged: HashMap<String, Vec<u64>> = HashMap::new();
@@ -63,7 +64,7 @@ fn judge_all() {
         let file = match (mutant, number.strip_prefix("none ")) {
             (Some(mutant), _) => mutant.file.as_str(),
             (None, Some(file)) => file,
-            (None, None) => panic!("`{number}` is no mutant"),
+            (None, None) => panic!("`{number}` is not a mutant"),
         };
         // The calls of the unchanged text to Redis, once for the mutants of each file.
         if mutant.is_some() && !unchanged.contains_key(file) {
@@ -77,7 +78,7 @@ fn judge_all() {
             Ok(Ok(_)) => ("survived", String::new()),
             Ok(Err(why)) if why.contains(TOO_LONG) => ("timeout", why),
             Ok(Err(why)) => ("killed", why),
-            Err(panic) => ("killed", said(panic.as_ref())),
+            Err(panic) => ("killed", panic_message(panic.as_ref())),
         };
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         println!("{number}\t{verdict}\t{}\t{why}", started.elapsed().as_millis());
@@ -85,7 +86,7 @@ fn judge_all() {
 }
 
 /// The message of a panic: a difference, or a refusal of the fake.
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("what it asks of Redis is refused").chars().take(160).collect()

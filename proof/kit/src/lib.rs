@@ -17,8 +17,8 @@
 //! - [`history`] decides which promises a recorded run kept, from its calls and faults alone.
 //! - [`oracle`] is a slow and obvious implementation of every strategy, written from
 //!   `docs/definitions.md` alone, with exact fractions.
-//! - [`vectors`] has time lines as data: what is asked when, and what the answer must be. Those
-//!   with holds are in [`vectors::holds`].
+//! - [`vectors`] has time lines as data: the questions with their times, and the expected answers.
+//!   Those with holds are in [`vectors::holds`].
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -32,7 +32,7 @@ impl Random {
         self.draw() % end.max(1)
     }
 
-    /// A place in a list of so many.
+    /// A place in a list of this length.
     pub fn place(&mut self, count: usize) -> usize {
         usize::try_from(self.below(count as u64)).unwrap_or(0)
     }

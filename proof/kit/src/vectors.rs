@@ -57,7 +57,7 @@ pub const VECTORS: &[(&str, &str)] = &[
     embed!("uniform/spacing.txt"),
 ];
 
-/// One fresh subject under one limit, and what it is asked.
+/// One fresh subject under one limit, and its questions.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeLine {
@@ -103,7 +103,7 @@ pub struct Line {
     pub expect: OracleAnswer,
 }
 
-/// Where a file is wrong, and what would be right.
+/// The place of an error in a file, and the correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorError {
     line: usize,
@@ -148,7 +148,7 @@ pub fn parse(text: &str) -> Result<Vec<TimeLine>, VectorError> {
 }
 
 impl TimeLine {
-    /// Asks the oracle every line; the lines it answers otherwise, with what it answered.
+    /// Asks the oracle every line; the lines it answers otherwise, with its answers.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl TimeLine {
     pub fn run(&self) -> Result<Vec<(&Line, OracleAnswer)>, crate::oracle::RuleError> {
         let mut oracle = Oracle::new(self.rule)?;
         if let Some(debt) = self.debt {
-            oracle = oracle.owing(debt)?;
+            oracle = oracle.with_debt(debt)?;
         }
         let answers = self.lines.iter().map(|line| {
             let answer = match line.ask {

@@ -1,4 +1,4 @@
-//! Holds under hostile use: what is guessed, forged, crowded, forgotten, and asked at odd times.
+//! Holds under hostile use: guessed, forged, crowded, forgotten, and asked about at odd times.
 #![allow(clippy::unwrap_used)] // tests may
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The memory store against the conformance kit, and what request ids take of it.
+//! The memory store against the conformance kit, and the memory that request ids take.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::time::Duration;
@@ -24,8 +24,8 @@ fn the_other_hash_is_no_other_store() {
     });
 }
 
-/// Checks 1,000,000 requests in a minute, each under an id that is remembered for 30 s, of so many
-/// subjects. Returns the store, and the most bytes that it had.
+/// Checks 1,000,000 requests in a minute, each under an id that is remembered for 30 s, of this
+/// many subjects. Returns the store, and the most bytes that it had.
 fn a_million_ids(subjects: u64, most_bytes: usize) -> (Limiter<MemoryStore>, usize) {
     let clock = ManualClock::at_micros(1_000_000_000);
     let store = MemoryStore::builder().clock(clock.clone()).max_bytes(most_bytes).build();
@@ -55,7 +55,7 @@ fn a_million_request_ids_of_one_count_take_what_a_few_thousand_take() {
     let (limiter, most) = a_million_ids(1, 64 << 20);
     println!("{most} bytes");
     assert!(most < 1 << 20, "{most}");
-    // All but the last ones went before their time, which is said.
+    // All but the last ones went before their time, which is reported.
     let forgotten = limiter.store().facts().forgotten_requests;
     let last = MAX_REQUESTS as u64;
     assert!((1_000_000 - last..=1_000_000 - last / 2).contains(&forgotten), "{forgotten}");
@@ -71,7 +71,7 @@ fn a_million_request_ids_of_many_counts_take_what_the_store_has() {
         let (limiter, most) = a_million_ids(10_000, most_bytes);
         println!("{most} bytes of {most_bytes}");
         assert!(most <= most_bytes, "{most} of {most_bytes}");
-        // With room nothing is forgotten; without, what is remembered is the last.
+        // With room nothing is forgotten; without, the last ones are remembered.
         let forgotten = limiter.store().facts().forgotten_requests;
         assert_eq!(forgotten > 0, most_bytes == 16 << 20, "{forgotten}");
         assert!(is_repeated(&limiter, "user:9999", 999_999));

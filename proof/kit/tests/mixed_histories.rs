@@ -1,5 +1,5 @@
-//! All that a count with holds can be asked, in random order, on memory, SQLite and Redis: equal
-//! to the oracle in every field.
+//! Every question about a count with holds, in random order, on memory, SQLite and Redis: equal to
+//! the oracle in every field.
 #![allow(clippy::unwrap_used)] // tests may
 
 use std::cell::RefCell;
@@ -22,8 +22,8 @@ const ONCE_DIFFERENT: [(usize, u64); 3] = [
     (13, 247),
 ];
 
-/// Runs about so many steps in all, or as many as the environment says. Reports one
-/// difference of each kind in a family.
+/// Runs about this many steps in all, or the number in the environment. Reports one difference of
+/// each kind in a family.
 fn histories<M: StoreMaker>(store: &str, maker: &M, usual: u64) {
     let wanted = std::env::var("TOLLGATE_TEST_CASES");
     let wanted: u64 = wanted.map_or(usual, |text| text.parse().unwrap());

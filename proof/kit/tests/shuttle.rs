@@ -104,8 +104,8 @@ impl Model {
     }
 }
 
-/// Three threads over two subjects in both orders, and one subject alone: what was admitted is
-/// what is gone, everywhere, and never more than the limit.
+/// Three threads over two subjects in both orders, and one subject alone: the admitted units are
+/// the used ones, everywhere, and never more than the limit.
 fn all_or_nothing(sorted: bool) {
     let mut model = Model::new("3/1h via gcra, 4/1h via sliding_log");
     Arc::get_mut(&mut model).unwrap().sorted = sorted;

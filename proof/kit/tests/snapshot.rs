@@ -26,7 +26,7 @@ fn restarted(store: &MemoryStore, builder: MemoryStoreBuilder) -> MemoryStore {
     restored
 }
 
-/// A store that begins every so many questions with a restart, until it is asked under a request
+/// A store that begins after this many questions with a restart, until it is asked under a request
 /// id or somebody waits in line: a snapshot has neither (definitions, sections 2 and 11).
 struct Restarting {
     store: Mutex<(MemoryStore, u32)>,
@@ -39,7 +39,7 @@ impl Restarting {
         Self { store: Mutex::new((builder.clone().build(), 0)), builder, every }
     }
 
-    /// The store, locked: what is charged between saving and restoring would be lost.
+    /// The store, locked: a charge between saving and restoring would be lost.
     fn store(&self) -> MutexGuard<'_, (MemoryStore, u32)> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -271,7 +271,7 @@ impl Beside {
                 self.reset_at = self.reset_at.max(now);
                 // A reset under a clock that stepped back is forgotten before a charge from ahead
                 // of it is; how soon depends on who shares the subject's shard. Where it is
-                // forgotten the refund gives nothing either, but mends a state in the future.
+                // forgotten the refund gives nothing either, but repairs a state in the future.
                 self.receipts
                     .retain(|(receipt, _)| receipt.charges.len() == 1 && receipt.at <= now);
             }

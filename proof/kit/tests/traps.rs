@@ -1,5 +1,5 @@
-//! Bugs that limiters have shipped, one test each: the comment says which row of the table of
-//! traps it is, and what happened there.
+//! Bugs that limiters have shipped, one test each: the comment names the row of the table of traps,
+//! and describes the bug.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::sync::Barrier;
@@ -389,8 +389,8 @@ fn row_33_a_malformed_limit_is_an_error() {
     }
 }
 
-/// Section 5, bucket4j: 10 per 100, at 97 there are 9 tokens, 3 later 10; what is left over when
-/// full is forgotten. 4 at 1/s, 200 ms after the last: 0.8 s for one, 2.8 s for three.
+/// Section 5, bucket4j: 10 per 100, at 97 there are 9 tokens, 3 later 10; the rest when full is
+/// forgotten. 4 at 1/s, 200 ms after the last: 0.8 s for one, 2.8 s for three.
 #[test]
 fn vectors_of_bucket4j() {
     let (clock, limiter) = limiter("10/100us via token_bucket");

@@ -1,4 +1,4 @@
-//! Which server program is installed, and what a test says without one.
+//! The installed server program, and the message of a test without one.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -35,7 +35,7 @@ pub(crate) fn find() -> Result<Option<PathBuf>, String> {
 /// # Panics
 ///
 /// `TOLLGATE_REDIS_SERVER` names something that is not there: a test that were skipped for that
-/// would be missed by whoever set it.
+/// would be missed by the person who set it.
 #[must_use]
 pub fn redis_program() -> Option<PathBuf> {
     find().unwrap_or_else(|why| panic!("{why}"))

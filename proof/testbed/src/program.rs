@@ -95,7 +95,7 @@ impl Program {
     /// It is gone.
     pub fn freeze(&self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
-        // Without NOWAIT the stop would be taken from whoever waits for the child next.
+        // Without NOWAIT the stop would be taken from the next waiter for the child.
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&self.child)), stopped)?;
         Ok(())
@@ -112,7 +112,7 @@ impl Program {
 
     /// Kills it (SIGKILL), and returns when it is gone.
     pub fn kill(&mut self) {
-        // Neither can fail in a way that matters: what has ended has ended.
+        // Neither can fail in a way that matters: a program that has ended has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

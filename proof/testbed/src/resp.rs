@@ -139,7 +139,7 @@ pub fn request(words: &[&[u8]]) -> Vec<u8> {
 /// The bytes are not a frame.
 pub fn frame(bytes: &[u8]) -> Result<Option<usize>, NotResp> {
     let mut rest = bytes;
-    // Not a recursion: how deep a frame lies is said by the other side.
+    // Not a recursion: the other side chooses how deep a frame is.
     let mut left = vec![1_u64];
     while let Some(count) = left.last_mut() {
         if *count == 0 {
@@ -174,7 +174,7 @@ pub fn frame(bytes: &[u8]) -> Result<Option<usize>, NotResp> {
     Ok(Some(bytes.len() - rest.len()))
 }
 
-/// The line's kind and what follows it, taken from `rest`; none while its end is not there.
+/// The line's kind and its rest, taken from `rest`; `None` while its end is not there.
 fn take_line<'b>(rest: &mut &'b [u8]) -> Result<Option<(u8, &'b [u8])>, NotResp> {
     let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
     let (line, after) = rest.split_at(end);

@@ -1,4 +1,5 @@
-//! Waiting for what comes by itself: asked again and again until it is so, or the time is over.
+//! Waiting for events that come by themselves: asked again and again until it is so, or the time is
+//! over.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ pub fn try_until<Found>(
 ) -> Result<Found, String> {
     let deadline = Instant::now() + within;
     loop {
-        // The time is looked at before the answer is: who waits long for one answer gets it.
+        // The time is checked before the answer: a caller that waits long for one answer gets it.
         let is_over = Instant::now() >= deadline;
         match ask() {
             Err(why) if is_over => return Err(format!("not within {within:?}: {why}")),

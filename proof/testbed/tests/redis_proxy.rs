@@ -233,7 +233,7 @@ fn connections_are_refused_and_accepted_again() {
     assert!(incr(&mut old, "a").is_err());
     let address = proxy.address();
     drop(proxy);
-    // Another test may have the port by now; what listens there does not lead to this server.
+    // Another test may have the port by now; its listener does not lead to this server.
     let reached = Client::tcp(address).and_then(|mut client| client.command(&[b"INFO", b"server"]));
     let reached = reached.ok().and_then(|info| info.text()).unwrap_or_default();
     assert!(!reached.contains(&server.info("server")["run_id"]), "{reached}");

@@ -198,7 +198,7 @@ fn a_frozen_primary_is_replaced_under_passwords_too() {
     let elected = all.wait_for_new_primary(old, PATIENCE);
     assert_ne!(elected, frozen);
     all.resume(frozen);
-    // Another election may follow (see `RedisSentinels`). Whoever wins, all others follow it.
+    // Another election may follow (see `RedisSentinels`). All others follow the winner.
     all.wait_until_healthy(PATIENCE * 2);
     all.restart_sentinels();
     all.wait_until_healthy(PATIENCE * 2);

@@ -1,4 +1,4 @@
-//! The allocator of the program `tollgate`, so that what is measured is what is shipped.
+//! The allocator of the program `tollgate`, so that the measured build is the shipped one.
 
 use core::time::Duration;
 

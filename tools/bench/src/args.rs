@@ -177,7 +177,7 @@ pub(crate) struct LeaseNode {
     #[arg(long)]
     pub(crate) deny_cache: usize,
 
-    /// Count in the memory of this process: what the others are compared with
+    /// Count in the memory of this process: the yardstick for the others
     #[arg(long)]
     pub(crate) in_memory: bool,
 }

@@ -33,7 +33,7 @@ pub(crate) fn send(host: &str, port: u16, commands: Commands<'_>) -> Result<Run>
         .output()
         .context("redis-benchmark sends the commands: install it with redis-server")?;
     let said = String::from_utf8_lossy(&output.stdout);
-    figures(&said).with_context(|| format!("redis-benchmark says something else: {said}"))
+    figures(&said).with_context(|| format!("cannot read the output of redis-benchmark: {said}"))
 }
 
 /// The figures in the last line: `"test","rps","avg_latency_ms","min_latency_ms",

@@ -57,14 +57,14 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "note: {text}");
 }
 
-/// Says so when this build measures nothing.
+/// Warns when this build measures nothing.
 pub(crate) fn warn_of_debug() {
     if cfg!(debug_assertions) {
         note("this build is not optimised: figures need `cargo run --profile dist`");
     }
 }
 
-/// An error and what lies behind it.
+/// An error and its causes.
 pub(crate) fn error(error: &anyhow::Error) {
     let mut stderr = io::stderr().lock();
     let mut said = error.to_string();

@@ -1,4 +1,5 @@
-//! Runs on a machine that others share: what a hypervisor takes away meanwhile, the kernel knows.
+//! Runs on a machine that others share: the kernel knows the time that a hypervisor takes away
+//! meanwhile.
 
 use anyhow::Result;
 
@@ -56,8 +57,8 @@ impl Ticks {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal; what follows is
-    /// part of user and nice (proc_stat(5)).
+    /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal; the rest is part
+    /// of user and nice (proc_stat(5)).
     fn parse(stat: &str) -> Option<Self> {
         let all = stat.lines().next()?.strip_prefix("cpu ")?;
         let each = all.split_whitespace().take(8).map(str::parse);

@@ -188,7 +188,7 @@ fn table(rows: &str) -> String {
     )
 }
 
-/// One row of the table: what the sample quota means under a strategy.
+/// One row of the table: the meaning of the sample quota under a strategy.
 fn row(strategy: Strategy, name: &str) -> Result<String> {
     let set = LimitSet::parse_with(QUOTA, strategy)?;
     let [limit] = set.limits() else { bail!("`{QUOTA}` is not one limit") };
@@ -253,7 +253,7 @@ fn seconds(us: u64) -> String {
     format!("{}.{:02} s", hundredths / 100, hundredths % 100)
 }
 
-/// The picture of a backend: what is in flight, how long requests take, and what is denied.
+/// The picture of a backend: requests in flight, their latency, and the denied ones.
 fn backend(results: &Results) -> Option<Chart> {
     Some(in_flight(results)?.above(service(results)?.above(served(results)?)))
 }
@@ -270,10 +270,10 @@ fn queues() -> Result<Results> {
     Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
 }
 
-/// The picture of queues: what they accepted and refused, and below it how many jobs waited.
+/// The picture of queues: accepted and refused jobs, and below them how many waited.
 fn queue(results: &Results) -> Result<Chart> {
     let (Some(offers), Some(depth)) = (offers(results), depth(results)) else {
-        bail!("the lab's queues are none")
+        bail!("the lab has no queues")
     };
     Ok(offers.above(depth))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what is quick enough for between two commits.
+//! `cargo xtask check`: the checks that are quick enough for between two commits.
 
 use std::collections::BTreeSet;
 

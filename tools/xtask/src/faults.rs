@@ -50,8 +50,8 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// The output of a command, while its remarks go to the terminal. A table of which something is
-/// amiss is not written.
+/// The output of a command, while its remarks go to the terminal. A table with a deviation is not
+/// written.
 fn output_of(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     let text = String::from_utf8(output.stdout)?;

@@ -100,7 +100,7 @@ Examples:
   cargo xtask mutate-lua --jobs 2
 
 Environment: with CI=true a skipped test (#[ignore], or a test that prints `SKIPPED: reason`)
-counts as failed; one that prints `WANTED: reason` wants what no script can install, and is told.
+counts as failed; one that prints `WANTED: reason` needs a program that no script can install, and is listed.
 ";
 
 fn main() -> ExitCode {

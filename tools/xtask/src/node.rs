@@ -10,12 +10,12 @@ use crate::tree::Tree;
 use crate::{process, programs};
 
 /// Each at one exact version, which the pages name as the one that was tested. The last one looks
-/// for what keeps people from using a page.
+/// for obstacles that keep people from using a page.
 const PACKAGES: [(&str, &str); 3] =
     [("redis", "6.3.1"), ("ioredis", "6.0.0"), ("axe-core", "4.14.1")];
 
-/// Sees to it that the tests find them. When they cannot be installed that is said, and the tests
-/// that need them skip themselves.
+/// Sees to it that the tests find them. If they cannot be installed, this is reported, and the
+/// tests that need them skip themselves.
 pub(crate) fn provide(tree: &Tree, may_install: bool) {
     let folder = tree.root.join("target/tools/node");
     if PACKAGES.iter().all(|(name, version)| is_there(&folder, name, version)) {

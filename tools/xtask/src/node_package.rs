@@ -36,7 +36,7 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     let bytes = std::fs::metadata(&package)?.len();
     println!("{}: {bytes} bytes", package.file_name().unwrap_or_default().to_string_lossy());
     let program = program(tree)?;
-    if !timed("what it is tested with", || install(tree, &package))? {
+    if !timed("the packages of its tests", || install(tree, &package))? {
         println!("SKIPPED: the Node package was not tested: npm failed, is there a network?");
         return Ok(!in_ci);
     }
@@ -94,7 +94,7 @@ fn build(tree: &Tree) -> Result<PathBuf> {
     Ok(stage.with_file_name(name))
 }
 
-/// Installs it into a fresh folder, with what it is tested with and the tests. Whether npm could.
+/// Installs it into a fresh folder, with the tests and their packages. Whether npm could.
 fn install(tree: &Tree, package: &Path) -> Result<bool> {
     let folder = tree.root.join(FOLDER);
     fresh(&folder)?;

@@ -33,7 +33,7 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     Ok(bytes.is_some())
 }
 
-/// Builds it for the tests. When that cannot be, it is said, and they skip themselves.
+/// Builds it for the tests. If that is impossible, this is reported, and they skip themselves.
 pub(crate) fn provide(tree: &Tree, may_install: bool) {
     if let Err(error) = build(tree, may_install) {
         eprintln!("the playground could not be built ({error:#})");

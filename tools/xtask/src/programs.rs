@@ -22,11 +22,11 @@ struct Service {
 
 const REDIS: Service = Service { name: "redis-server", port: 6379 };
 
-/// Other programs: the languages in which examples are run, what sends them many requests, what
-/// cuts servers off, the proxies that have an example, and a browser for reports; with the package
-/// that has each, and its service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB
-/// (23 MB to fetch), nginx 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB
-/// to fetch), Go 450 MB (81 MB to fetch).
+/// Other programs: the languages in which examples are run, the load generators, the firewall, the
+/// proxies that have an example, and a browser for reports; with the package that has each, and its
+/// service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch), nginx
+/// 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB to fetch), Go 450 MB (81
+/// MB to fetch).
 const PROGRAMS: [(&str, &str, Option<Service>); 9] = [
     ("python3", "python3", None),
     ("iptables", "iptables", None),
@@ -62,7 +62,7 @@ enum Plan {
 }
 
 /// Sees to it that the tests find a redis-server and the other programs, when they may be
-/// installed. When one may not or cannot, that is said, and the tests that need it skip
+/// installed. If one may not or cannot, this is reported, and the tests that need it skip
 /// themselves.
 pub(crate) fn provide(may_install: bool) {
     provide_server(may_install);

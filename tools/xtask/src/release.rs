@@ -170,7 +170,7 @@ fn stated(path: &str, text: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The changelog has a part for this version, or what is to become it.
+/// The changelog has a part for this version, or one that is to become it.
 fn changelog(tree: &Tree, version: &str) -> Result<Shown> {
     let text = std::fs::read_to_string(tree.root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
     entry(&text, version)

@@ -1,4 +1,4 @@
-//! Rust source as tokens with places: what is code, what is a test, which literals there are.
+//! Rust source as tokens with places: which are code or tests, and the literals.
 
 use std::ops::Range;
 

@@ -67,7 +67,7 @@ impl Tool {
         // It runs for seconds, and would be optimised for minutes.
         cargo.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
         let installed = process::show(&mut cargo)?;
-        // Some hundred megabytes that nobody needs again; what stays behind does no harm.
+        // Some hundred megabytes that nobody needs again; leftovers do no harm.
         let _ = std::fs::remove_dir_all(&build);
         if !installed {
             bail!("{} could not be installed; {}", self.name, self.remedy());
@@ -91,7 +91,7 @@ pub(crate) fn cargo(tree: &Tree) -> Command {
     command
 }
 
-/// Checks the dependencies against `deny.toml`: what may be in the tree at all, or, with
+/// Checks the dependencies against `deny.toml`: whether they may be in the tree at all, or, with
 /// `advisories`, whether something is known to be broken (which asks the network).
 pub(crate) fn deny(tree: &Tree, advisories: bool, may_install: bool) -> Result<bool> {
     let mut command = DENY.command(tree, may_install)?;

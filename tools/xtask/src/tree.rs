@@ -43,7 +43,7 @@ impl Tree {
     /// The paths of every file of the project, sorted: those that git tracks or would track.
     /// Without git (a source archive) it is every file outside of the build's folders.
     pub(crate) fn paths(&self) -> Result<Vec<String>> {
-        // A file can be in git's list and deleted on disk; what a link leads to has its own path.
+        // A file can be in git's list and deleted on disk; the target of a link has its own path.
         let paths = self.named(|at| at.is_file() && !at.is_symlink())?;
         if paths.is_empty() {
             bail!("found no files under {}", self.root.display());
@@ -51,8 +51,8 @@ impl Tree {
         Ok(paths)
     }
 
-    /// The paths of every symbolic link: crates have some to what their packages must hold, and
-    /// others read too.
+    /// The paths of every symbolic link: crates have some to files that their packages must
+    /// contain, and others read too.
     pub(crate) fn links(&self) -> Result<Vec<String>> {
         self.named(Path::is_symlink)
     }

@@ -74,7 +74,7 @@ const CHECKS: [(&str, &[&str]); 5] = [
     ("its format", &["ruff", "format", "--quiet", "--no-cache", "--check", "."]),
 ];
 
-/// A fresh environment with what is needed, or why there is none.
+/// A fresh environment with its dependencies, or the reason why there is none.
 fn environment(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>> {
     if !may_install {
         return Ok(Err("--no-install was given, and pip installs what it needs".to_owned()));
@@ -95,7 +95,7 @@ fn environment(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
     pip.arg(tree.root.join(REQUIREMENTS));
-    Ok(match timed("what it is tested with", || process::show(&mut pip))? {
+    Ok(match timed("the packages of its tests", || process::show(&mut pip))? {
         true => Ok(python),
         false => Err("pip could not install what it needs: is there a network?".to_owned()),
     })

@@ -138,8 +138,8 @@ fn serve(page: String) -> (String, Receiver<Value>) {
     (address, receiver)
 }
 
-/// Answers one request: the page, or nothing for what was found. A browser that closes a connection
-/// early has its reasons.
+/// Answers one request: the page, or nothing for the posted result. A browser that closes a
+/// connection early has its reasons.
 fn answer(mut stream: TcpStream, page: &str) -> Option<Value> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut first = String::new();

@@ -1,5 +1,5 @@
-//! The built page in a browser: the time lines of `vectors/`, what readers type and press, and how
-//! it looks. Without a target for WebAssembly or a browser the tests skip themselves, with a
+//! The built page in a browser: the time lines of `vectors/`, the reader's typing and presses, and
+//! its looks. Without a target for WebAssembly or a browser the tests skip themselves, with a
 //! message.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's panic is its verdict")]
 
@@ -48,7 +48,7 @@ fn the_page_answers_every_time_line_as_written() {
     let scripts: Vec<String> = all
         .iter()
         .map(|(_, text, time_line)| {
-            // As the file has them, with what the page need not read.
+            // As in the file, with parts that the page need not read.
             let raw: Vec<&str> = text.lines().collect();
             let lines = time_line.lines.iter().map(|line| raw[line.number - 1]);
             let lines: Vec<&str> = lines.collect();

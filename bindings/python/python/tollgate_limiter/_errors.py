@@ -1,4 +1,4 @@
-"""The exceptions. A denial of a check is none of them: it is a `Decision`."""
+"""The exceptions. A denial of a check is not an error: it is a `Decision`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TollgateError(Exception):
 
 
 class LimitError(TollgateError, ValueError):
-    """A text that is no limit. The message says where, and what would be right."""
+    """A text that is not a limit. The message says where, and what would be right."""
 
 
 class ArgumentError(TollgateError, ValueError):

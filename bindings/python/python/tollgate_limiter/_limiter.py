@@ -127,7 +127,7 @@ class Limiter(_Limiter):
     ) -> Reservation:
         """Sets a cost aside until it is known what was used, for at most `ttl` seconds.
 
-        Use it by `with`: its end charges what `use` was told, in one step. `id` is your own for it:
+        Use it by `with`: its end charges the sum of `use` in one step. `id` is your own for it:
         the same one is the same hold.
         """
         return Reservation(self, self.run(Request.reserve(subject, cost, ttl, charge_at_end, id)))

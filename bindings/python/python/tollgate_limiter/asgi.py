@@ -29,7 +29,7 @@ _LOG = logging.getLogger("tollgate")
 def client(scope: Scope) -> str | None:
     """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
 
-    Behind a proxy that is the proxy's address, unless the server was told to trust it, as
+    Behind a proxy that is the proxy's address, unless the server trusts it, as
     `uvicorn --forwarded-allow-ips`. A connection over a Unix socket has no address: None, and the
     middleware answers 503 where this is its `key`.
     """

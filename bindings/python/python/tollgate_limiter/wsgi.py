@@ -28,7 +28,7 @@ def client(environ: Environ) -> str | None:
     """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
 
     Behind a proxy that is the proxy's address, unless the server or a middleware around this one
-    was told to trust it, as werkzeug's `ProxyFix`. A connection over a Unix socket has no address:
+    trusts it, as werkzeug's `ProxyFix`. A connection over a Unix socket has no address:
     None, and the middleware answers 503 where this is its `key`.
     """
     address = environ.get("REMOTE_ADDR")

@@ -69,7 +69,7 @@ pub(crate) enum AdminAction {
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<String>,
     },
-    /// Show the last reloads of the policies, and what each of them changed
+    /// Show the last reloads of the policies, each with its changes
     #[command(after_help = "Example: tollgate admin reloads")]
     Reloads,
     /// Reset the count of a subject

@@ -27,7 +27,7 @@ pub(crate) enum Config {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigImport {
-    /// Whose files they are
+    /// The program whose files they are
     #[arg(value_enum)]
     pub(crate) from: ImportFrom,
 
@@ -55,8 +55,8 @@ pub(crate) struct ConfigCheck {
     #[arg(long)]
     pub(crate) deny_warnings: bool,
 
-    /// Warn also of what does not suit this store: on `redis+cluster://HOST,HOST` a check over
-    /// several slots. The store is not asked
+    /// Warn also of settings that do not suit this store: on `redis+cluster://HOST,HOST` a check
+    /// over several slots. The store is not asked
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 

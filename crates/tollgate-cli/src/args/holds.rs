@@ -47,7 +47,7 @@ pub(crate) struct Commit {
     pub(crate) which: SubjectArgs,
 
     /// The units that were used; 0 for none
-    // The last of what is given without a name: with --on it is the first, too.
+    // The last argument without a name: with --on it is the first, too.
     #[arg(index = 2, allow_hyphen_values = true)]
     pub(crate) actual: Option<String>,
 

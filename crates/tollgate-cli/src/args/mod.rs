@@ -108,7 +108,7 @@ Secrets come from the environment, so that no process list shows them:
     /// If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
     #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
     Admin(Admin),
-    /// Watch a running service: what it admits and denies, its store, its busiest subjects
+    /// Watch a running service: its admissions and denials, its store, its busiest subjects
     ///
     /// Shows the figures of the console again and again, until Ctrl-C. They come from the admin
     /// listener. If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
@@ -212,9 +212,9 @@ Secrets come from the environment, so that no process list shows them:
     Explain(Explain),
     /// Say which limit fits a log, and why
     ///
-    /// Reads logs as `replay` does. Shows what clients do at their busiest, the limits that would
-    /// deny few of them under each strategy, what each costs, and one recommendation, which is
-    /// replayed. Outliers, such as robots, are named and not averaged in.
+    /// Reads logs as `replay` does. Shows the demand of clients at their busiest, the limits that
+    /// would deny few of them under each strategy, the cost of each, and one recommendation, which
+    /// is replayed. Outliers, such as robots, are named and not averaged in.
     #[command(after_help = "Example: tollgate advise access.log.gz --policy policies.toml")]
     #[command(after_long_help = "Examples:
   tollgate advise access.log.gz
@@ -249,7 +249,7 @@ Secrets come from the environment, so that no process list shows them:
   tollgate diff old.toml new.toml --log access.log --field route=path --csv changed.csv
   git show main:policies.toml > old.toml && tollgate diff old.toml policies.toml --log access.log")]
     Diff(Box<Diff>),
-    /// Compare strategies on the same traffic by what gets through
+    /// Compare strategies on the same traffic by the units that get through
     ///
     /// Each command prints a table and its findings; `--report FILE` writes a page with pictures.
     #[command(subcommand, after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
@@ -282,7 +282,7 @@ Secrets come from the environment, so that no process list shows them:
     /// Checks its version, scripts, permissions, role, memory, disk, clock and latency, and says
     /// what to do about each. It touches no key.
     ///
-    /// Of a cluster it checks every node, the slots, and what happens when a node fails. Of
+    /// Of a cluster it checks every node, the slots, and the behaviour when a node fails. Of
     /// sentinels it checks whether they agree, and every server that they watch.
     ///
     /// Exits with 0 when it is fit, also with warnings; with 1 when something must be changed; with

@@ -229,7 +229,7 @@ pub(crate) struct QueueWork {
     #[arg(long)]
     pub(crate) create: bool,
 
-    /// End after so many deliveries
+    /// End after this many deliveries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_jobs: Option<u64>,
 

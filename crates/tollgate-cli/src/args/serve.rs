@@ -20,7 +20,7 @@ pub(crate) struct Serve {
     pub(crate) store: Option<String>,
 
     /// How long a store may refuse what never passes by itself before the service ends: a wrong
-    /// password, a server that is no Redis. A store that is away is waited for without an end
+    /// password, a server that is not a Redis. A store that is away is waited for without an end
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) store_wait: String,
 

@@ -141,7 +141,10 @@ fn text(advice: &Advice) -> String {
         show::count(advice.half_of_load, "client"),
         share(advice.half_of_load, advice.clients)
     ));
-    text.push_str(&format!("\nWhat clients ask for in their busiest window\n\n{}\n", busy(advice)));
+    text.push_str(&format!(
+        "\nThe demand of clients in their busiest window\n\n{}\n",
+        busy(advice)
+    ));
     for window in advice.windows.iter().filter(|window| window.outliers_count > 0) {
         let words = format!("outliers in any {}: {}", window.window, outliers(window));
         text.push_str(&format!("\n{}\n", wrapped(&words, 2)));
@@ -158,7 +161,8 @@ fn text(advice: &Advice) -> String {
     let recommended = &advice.recommended;
     let bold = anstyle::Style::new().bold();
     text.push_str(&format!(
-        "\n{}\n{bold}Recommended: {}{bold:#}\n  {}\n  A replay of it denies {} of {}, of outliers {} \
+        "\n{}\n{bold}Recommended: {}{bold:#}\n  {}\n  A replay of it denies {} of {}, of outliers \
+         {} \
          of {}.\n",
         advice_curve(advice),
         recommended.limit,
@@ -168,7 +172,7 @@ fn text(advice: &Advice) -> String {
         show::count(recommended.outliers_requests_denied, "request"),
         recommended.outliers_denied,
     ));
-    text.push_str("\nWhat it cannot know\n");
+    text.push_str("\nFacts that are not in the log\n");
     for line in &advice.cannot_know {
         text.push_str(&format!("  - {}\n", wrapped(line, 4)));
     }
@@ -227,7 +231,7 @@ fn cells(row: &AdvisedLimit) -> [String; 8] {
     ]
 }
 
-/// A number of bytes, rounded up, in a unit of which there are few.
+/// A number of bytes, rounded up, in a suitable unit.
 fn bytes(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     let unit = UNITS.into_iter().find(|(unit, _)| bytes >= 10 * unit);

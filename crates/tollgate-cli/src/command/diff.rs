@@ -1,4 +1,4 @@
-//! `diff`: who is decided otherwise under new policies.
+//! `diff`: the clients with other decisions under new policies.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! `doctor`: whether servers are fit to store counts, and what to do if they are not.
+//! `doctor`: whether servers are fit to store counts, and the remedy if they are not.
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Result, bail};

@@ -223,8 +223,8 @@ const SQLITE_EVENT_BYTES: usize = 22;
 /// Which limit binds first in a burst, and which one under sustained demand.
 fn binding(set: &LimitSet) -> Binding {
     let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
-        // Slots bind what is at work, and no demand. If there is nothing else, they stand for it.
-        // A ban binds only whom others denied.
+        // Slots bind what is at work, and no demand. If there is nothing else, they represent it. A
+        // ban binds only whom others denied.
         let first = |a: &&Limit, b: &&Limit| a.kind().cmp(&b.kind()).then_with(|| order(a, b));
         // Ties go to the first declared limit, as in a decision; a set is never empty.
         set.limits().iter().min_by(first).map_or_else(String::new, ToString::to_string)

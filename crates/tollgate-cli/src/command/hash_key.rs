@@ -45,11 +45,11 @@ pub(crate) fn hash_key(args: &HashKey, out: &mut Output) -> Result<u8> {
     let mut lines = 0;
     for line in std::io::stdin().lock().lines() {
         lines += 1;
-        say(&line.context("the standard input is no text")?, &format!("line {lines}"))?;
+        say(&line.context("the standard input is not text")?, &format!("line {lines}"))?;
     }
     if lines == 0 {
         bail!(
-            "the standard input is empty: give a key in each line, as `tollgate hash-key < FILE`"
+            "the standard input is empty: give a key in each line, e.g. `tollgate hash-key < FILE`"
         );
     }
     Ok(0)

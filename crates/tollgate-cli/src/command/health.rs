@@ -27,7 +27,7 @@ struct HealthJson<'a> {
 pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
     let address: Address = args.address.parse().map_err(|_| {
         anyhow!(
-            "`{}` is no address of a service: write HOST:PORT, as `127.0.0.1:8700`, or \
+            "`{}` is not the address of a service: write HOST:PORT, e.g. `127.0.0.1:8700`, or \
              `unix:/PATH`, as in its `--listen`",
             crate::input::shown(&args.address)
         )

@@ -52,7 +52,7 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
     let (subject, actual) = match (&args.which.subject, &args.actual) {
         (subject, Some(actual)) => (subject.clone(), actual),
         (Some(actual), None) if args.id.is_some() => (None, actual),
-        _ => bail!("give the hold and what was used, as in `tollgate commit \"$hold\" 300`"),
+        _ => bail!("give the hold and the used units, as in `tollgate commit \"$hold\" 300`"),
     };
     let which = SubjectArgs { subject, ..args.which.clone() };
     let actual = input::actual(actual)?;
@@ -127,7 +127,7 @@ fn open(which: &SubjectArgs, args: &Commit) -> Result<(BlockingLimiter, Hold)> {
     let SubjectArgs { subject, limit, on, literal, strategy, shard } = which;
     let names_a_count = *literal || strategy.is_some() || shard.is_some();
     if names_a_count || !limit.is_empty() || !on.is_empty() {
-        bail!("a hold says whose count it is: to name a subject with its limits, give its `--id`");
+        bail!("a hold names its subject: leave out the subject and its limits, or give `--id`");
     }
     let hold = hold_of(subject.as_deref().unwrap_or_default())?;
     Ok((BlockingLimiter::of_hold(place, &hold)?, hold))
@@ -147,7 +147,8 @@ pub(super) fn word_of(hold: &Hold) -> String {
 fn hold_of(word: &str) -> Result<Hold> {
     let strange = || {
         anyhow!(
-            "`{}` is no hold: give the word that `tollgate reserve` printed, whole and unchanged",
+            "`{}` is not a hold: give the word that `tollgate reserve` printed, whole and \
+             unchanged",
             input::shown(word)
         )
     };

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     if takes_slots {
         ask = ask.named(HoldName::random());
     }
-    // Who tries once does not wait, and takes no place that it would have to leave.
+    // A caller that tries once does not wait, and takes no place that it would have to leave.
     if wait.is_none_or(|wait| !wait.is_zero()) {
         // Several subjects may lie in several slots of a cluster, which keep no line together.
         let stands = takes_slots && counts.parts().len() == 1;
@@ -119,7 +119,7 @@ fn which(args: &Run) -> Result<SubjectArgs> {
     let mut text = format!("{slots} at once");
     if let Some(hold) = &args.hold {
         if input::wait(hold)?.is_zero() {
-            bail!("a hold of `{}` is over at once: give 1ms and more", input::shown(hold));
+            bail!("a hold of `{}` is over immediately: give 1ms and more", input::shown(hold));
         }
         text.push_str(&format!(" hold {hold}"));
     }
@@ -262,7 +262,7 @@ impl<'c> Waiting<'c> {
     }
 }
 
-/// The pauses between two checks for a slot. Who is far behind in line asks less often, and keeps
+/// The pauses between two checks for a slot. A client far behind in line asks less often, and keeps
 /// its place.
 struct SlotPauses {
     next: Duration,

@@ -182,7 +182,8 @@ impl Call {
             "how long ids are remembered, in microseconds",
             "how many jobs of one client the bound counts at most, 0 for no such bound",
             "the number of words of the job; for a job that is accepted once, has a deadline or a \
-             client, `WORDS KEY US CLIENT`: 1 where KEYS[7] is `once:ID` in place of `jobs`, else 0; the deadline in microseconds, or nothing; and the client with a blank before it, \
+             client, `WORDS KEY US CLIENT`: 1 where KEYS[7] is `once:ID` in place of `jobs`, else \
+             0; the deadline in microseconds, or nothing; and the client with a blank before it, \
              or nothing",
             "a field's name",
             "and its value; more fields follow, and more jobs after them, each from its number of \
@@ -207,7 +208,7 @@ impl Call {
                 field("how many jobs were counted before"),
                 field(
                     "the job's id: accepted; `=` and its id: known; nothing: the queue is full; \
-                     `!` and a number: its client has that many jobs, which is the most",
+                     `!` and a number: its client has that many jobs, its maximum",
                 ),
             ],
             script,

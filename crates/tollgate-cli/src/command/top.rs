@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 use tollgate_server::Operation;
 
-use super::admin::{Told, ask, list, said};
+use super::admin::{Told, ask, list, text_of};
 use crate::args::Top;
 use crate::input::{shown, wait};
 use crate::show::{self, Output};
@@ -102,17 +102,17 @@ fn head(figures: &Value) -> String {
     let up = number(&figures["at_s"]).saturating_sub(number(&figures["started_s"]));
     let mut text = format!(
         "tollgate {}, up {}; {} policies, revision {}\n",
-        said(&figures["version"]),
+        text_of(&figures["version"]),
         show::duration(Duration::from_secs(up)),
         number(&figures["policies"]),
-        said(&figures["revision"])
+        text_of(&figures["revision"])
     );
     let store = &figures["store"];
     let took = show::duration(Duration::from_micros(number(&store["took_us"])));
     text.push_str(&match store["error"].as_str() {
-        None => format!("store {} counts, answered in {took}", said(&store["kind"])),
+        None => format!("store {} counts, answered in {took}", text_of(&store["kind"])),
         Some(error) => {
-            format!("store {} does NOT count: {}", said(&store["kind"]), shown(error))
+            format!("store {} does NOT count: {}", text_of(&store["kind"]), shown(error))
         }
     });
     for by in list(&figures["durations"]["by"]) {
@@ -123,7 +123,7 @@ fn head(figures: &Value) -> String {
         text.push_str(&format!(
             "; {} {}: half within {}, 99 % within {}",
             number(&by["answers"]),
-            said(&by["authority"]),
+            text_of(&by["authority"]),
             within(&by["p50_us"]),
             within(&by["p99_us"])
         ));
@@ -133,11 +133,11 @@ fn head(figures: &Value) -> String {
 }
 
 fn name_of(one: &Value) -> String {
-    let limit = said(&one["limit"]);
+    let limit = text_of(&one["limit"]);
     one["policy"].as_str().map_or(limit.clone(), |policy| format!("{}: {limit}", shown(policy)))
 }
 
-/// Events in so many seconds, as events a second with a decimal.
+/// Events in this many seconds, as events a second with a decimal.
 fn rate(events: u64, seconds: u64) -> String {
     let tenths = events.saturating_mul(10) / seconds.max(1);
     format!("{}.{}", tenths / 10, tenths % 10)
@@ -184,7 +184,7 @@ fn subjects(top: &Value, verb: &str) -> String {
         let least = number(&one["count"]).saturating_sub(error);
         let about = if error > 0 { "at least " } else { "" };
         table.add_row([
-            said(&one["subject"]),
+            text_of(&one["subject"]),
             one["policy"].as_str().map_or_else(|| "-".to_owned(), shown),
             format!("{about}{least}"),
         ]);
@@ -197,7 +197,7 @@ fn queue_table(queues: &[Value]) -> comfy_table::Table {
     for one in queues {
         let jobs = |key: &str| one[key].as_u64().map_or("?".to_owned(), |jobs| jobs.to_string());
         table.add_row([
-            said(&one["queue"]),
+            text_of(&one["queue"]),
             jobs("waiting"),
             jobs("in_flight"),
             jobs("dead"),

@@ -82,7 +82,7 @@ fn clients_are_banned_and_exempted() {
                 --policy login\n";
     assert_eq!((code, out.as_str()), (1, says));
     let (code, _, error) = place.run(&["admin", "--at", &at, "ban", "mallory", "--for", "1h"]);
-    assert!(code == 2 && error.contains("`mallory` is no condition"), "{error}");
+    assert!(code == 2 && error.contains("`mallory` is not a condition"), "{error}");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_hash_is_looked_up_and_a_request_is_explained() {
     assert!(out.starts_with("denied by login, retry in "), "{out}");
     assert!(out.contains("login    yes       every condition holds"), "{out}");
     let (code, _, error) = admin(&["explain", "192.0.2.7"]);
-    assert!(code == 2 && error.contains("`192.0.2.7` is no field"), "{error}");
+    assert!(code == 2 && error.contains("`192.0.2.7` is not a field"), "{error}");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let remedy = "give the address of the service's `--admin` with --at";
     assert!(code == 2 && error.contains(remedy), "{error}");
     let (code, _, error) = place.run(&["admin", "--at", "here", "reload"]);
-    assert!(code == 2 && error.contains("`here` is no address: write HOST:PORT"), "{error}");
+    assert!(code == 2 && error.contains("`here` is not an address: write HOST:PORT"), "{error}");
     let (code, _, error) = place.run(&["admin", "reset", "user:42"]);
     assert!(code == 2 && error.contains("--policy"), "{error}");
     // A web page asks through the browser of a victim.
@@ -217,7 +217,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     page.read_exact(&mut status).unwrap();
     assert_eq!(&status, b"HTTP/1.1 403");
     drop(page);
-    // Who keeps the service reads that both tried.
+    // The operator reads that both tried.
     let log = serving.end();
     let says = "a web page was refused client=127.0.0.1 origin=\"https://evil.example\"";
     assert!(log.contains(says), "{log}");

@@ -66,7 +66,7 @@ fn keeps_its_promise(place: &Place, log: &str, options: &[&str]) -> Value {
     let replayed = place.json(&[&["replay", log, "--json", "--limit", limit], &same[..]].concat());
     let case = &replayed["strategies"][0];
     assert_eq!((number(&case["clients_denied"]), number(&case["denied"])), (clients, requests));
-    // The policy file itself, with the fields of the log that its own fields stand for.
+    // The policy file itself, with the fields of the log in place of its own.
     let subject = recommended["policy"].as_str().unwrap().contains("\"route\"");
     let field: &[&str] = if subject { &["--field", "route=path"] } else { &[] };
     let by_policy = [&["replay", log, "--json", "--policy", file], &same[..], field].concat();
@@ -154,8 +154,8 @@ fn people_get_tables_a_curve_and_what_is_not_known() {
         "units  clients ever denied\n",
         " <- recommended\n",
         "\nRecommended: 75/h via sliding_log\n",
-        "What it cannot know\n  - What clients would ask for under a limit",
-        "those who are denied retry",
+        "Facts that are not in the log\n  - The demand under a limit",
+        "denied clients retry",
         "  limits = [{ subject = \"ip\", limit = \"75/h via sliding_log\" }]\n",
         "note: all stamps are whole seconds",
     ] {
@@ -207,7 +207,7 @@ fn what_cannot_be_advised_on_is_an_error_with_the_remedy() {
     for (args, says) in [
         (&["advise", &one][..], "all events of the log are of one client by ip"),
         (&["advise", &second], "all events of the log are within one second"),
-        (&["advise", &strange], "2 lines are none\n  line 1: no [time] behind the client"),
+        (&["advise", &strange], "skipped 2 lines\n  line 1: no [time] behind the client"),
         (&["advise", &empty], "the log is empty"),
         (&["advise", &two, "--by", "user"], "no line of the log is an event with the field `user`"),
         (&["advise", BUNDLED, "--by", "colour"], "has no field \"colour\"; it has ip, path, user"),
@@ -260,10 +260,10 @@ impl Interrupted {
         Self { folder, child }
     }
 
-    /// Sends the signal of Ctrl-C. Returns the exit code as a shell tells it, and what was printed,
-    /// and checks that no file was touched.
+    /// Sends the signal of Ctrl-C. Returns the exit code as a shell gives it, and the output, and
+    /// checks that no file was touched.
     fn end(mut self) -> (i32, String) {
-        assert!(self.child.try_wait().unwrap().is_none(), "it ended before it was told to");
+        assert!(self.child.try_wait().unwrap().is_none(), "it ended before the signal");
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let sent = Instant::now();
         // The output fits into a pipe, so it ends without a reader.

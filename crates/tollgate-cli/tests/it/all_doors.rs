@@ -32,7 +32,7 @@ const PAGE: &str = include_str!("../../../../docs/envoy.md");
 /// Where the page tells of it.
 const SECTION: &str = "## One count through all doors\n";
 
-/// The limit of the page, and what it admits.
+/// The limit of the page, and the units that it admits.
 const LIMITS: &str = "600/d via fixed_window";
 const ADMITS: u32 = 600;
 
@@ -58,7 +58,8 @@ impl Doors {
     fn open() -> Option<Self> {
         let place = Place::new();
         let (redis, url) = redis::start(place.path(), &[])?;
-        // However busy the machine is: who waits too long gets the answer of a failure rule.
+        // However busy the machine is: a caller that waits too long gets the answer of a failure
+        // rule.
         let store = format!("{url}?deadline=30s");
         let rules = place.path().join("limits.yaml");
         std::fs::write(&rules, block("yaml")).unwrap();
@@ -72,10 +73,10 @@ impl Doors {
     }
 
     fn resp(&self) -> SocketAddr {
-        self.serving.said("redis      ").parse().unwrap()
+        self.serving.line_after("redis      ").parse().unwrap()
     }
 
-    /// Who asks by each door about a user: whether the user is admitted, each time it is called.
+    /// The callers of each front for a user: whether the user is admitted, each time it is called.
     fn askers<'d>(&'d self, user: &'d str) -> Vec<(&'static str, Asker<'d>)> {
         vec![
             ("HTTP", self.http(user)),
@@ -115,7 +116,7 @@ impl Doors {
     }
 
     fn grpc<'d>(&'d self, user: &'d str) -> Asker<'d> {
-        let origin = format!("http://{}", self.serving.said("grpc       "));
+        let origin = format!("http://{}", self.serving.line_after("grpc       "));
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let wire = Http2::builder(TokioExecutor::new()).http2_only(true).build(connector);

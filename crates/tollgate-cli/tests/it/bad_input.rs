@@ -1,4 +1,4 @@
-//! Bad input: what was wrong, where, what would be right. Exit 2, nothing on stdout.
+//! Bad input: the problem, its place, and the correction. Exit 2, nothing on stdout.
 
 use crate::Place;
 
@@ -17,7 +17,7 @@ fn limits() {
     let place = Place::new();
     for (limit, says) in [
         ("", &["a limit is missing", "[NAME:] N/D"][..]),
-        ("10", &["this is no quota"]),
+        ("10", &["this is not a quota"]),
         ("0/s", &["\n  0/s\n  ^ give at least 1", "would never admit anything"]),
         ("-1/s", &["a quota cannot be negative"]),
         ("1.5/s", &["\n  ^^^ use a longer duration: `3/10s`", "whole number"]),
@@ -75,8 +75,8 @@ fn subjects() {
         ("user:", &["a value is missing"]),
         ("user:1,user:2", &["the dimension `user` is given twice"]),
         ("a:1,b:%4", &["\n  a:1,b:%4\n        ^^ write `%25` for a percent sign"]),
-        (":x", &["is no name of a dimension"]),
-        ("b d:1", &["is no name of a dimension"]),
+        (":x", &["is not the name of a dimension"]),
+        ("b d:1", &["is not the name of a dimension"]),
     ] {
         refused(&place, &["check", subject, "--limit", "5/s"], says);
         refused(&place, &["check", "--on", &format!("{subject}=5/s")], says);

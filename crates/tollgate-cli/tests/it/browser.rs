@@ -109,7 +109,7 @@ impl Browser {
         );
     }
 
-    /// Runs the body of an async function in the page: what it returns.
+    /// Runs the body of an async function in the page, and returns its result.
     pub(crate) fn run(&mut self, script: &str) -> Value {
         self.evaluate(script).unwrap_or_else(|error| panic!("{script}: {error}"))
     }
@@ -169,8 +169,8 @@ impl Browser {
         }
     }
 
-    /// A picture of the whole page, or of what is in view, where `TOLLGATE_PICTURES` names a folder
-    /// for them.
+    /// A picture of the whole page, or of the part in view, where `TOLLGATE_PICTURES` names a
+    /// folder for them.
     pub(crate) fn picture(&mut self, name: &str, is_whole: bool) {
         let Some(folder) = std::env::var_os("TOLLGATE_PICTURES") else { return };
         let shot =

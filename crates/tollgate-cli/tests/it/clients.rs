@@ -68,8 +68,8 @@ pub(crate) fn node_with(place: &Place, package: &str, path: &Path) -> Option<Com
     Some(node)
 }
 
-/// The exit code, and what was printed on stdout; nothing may be said on stderr.
-pub(crate) fn told(output: &Output) -> (Option<i32>, String) {
+/// The exit code and stdout; stderr must be empty.
+pub(crate) fn code_and_output(output: &Output) -> (Option<i32>, String) {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
     (output.status.code(), text(&output.stdout))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate_testbed::{Proxy, RedisCluster, SlotMove, Trick, key_slot};
 
 use crate::Place;
-use crate::clients::{self, example, make, told};
+use crate::clients::{self, code_and_output, example, make};
 use crate::lent::lent_cluster_or_skip;
 use crate::scripts::{printed, sh_with};
 
@@ -32,14 +32,14 @@ fn keeps_its_promises(cluster: &RedisCluster, name: &str, ask: Ask<'_>) {
     sends_nothing_again(cluster, name, ask);
 }
 
-/// On every node, none of which knows the script, though only the first is named.
+/// On every node: none of them knows the script, though only the first is named.
 fn admits_twice_on_every_node(cluster: &RedisCluster, name: &str, ask: Ask<'_>) {
     let first = cluster.address(0).to_string();
     for node in 0..3 {
         let value = value_on(cluster, node, name);
         let codes = if node == 1 { &[0, 0, 1][..] } else { &[0] };
         for code in codes {
-            let (seen, out) = told(&ask(&first, &value));
+            let (seen, out) = code_and_output(&ask(&first, &value));
             assert_eq!(seen, Some(*code), "{out}");
             assert!(out.starts_with(if *code == 0 { "allow" } else { "deny" }), "{out}");
         }
@@ -54,7 +54,7 @@ fn follows_ask(cluster: &RedisCluster, name: &str, ask: Ask<'_>) {
     let movement = SlotMove { slot, from: 0, to: 2 };
     cluster.begin_migration(movement);
     let before = cluster.count_keys(2);
-    let (code, out) = told(&ask(&cluster.address(0).to_string(), &value));
+    let (code, out) = code_and_output(&ask(&cluster.address(0).to_string(), &value));
     let after = cluster.count_keys(2);
     cluster.move_keys(movement);
     cluster.finish_migration(movement);
@@ -70,7 +70,7 @@ fn sends_nothing_again(cluster: &RedisCluster, name: &str, ask: Ask<'_>) {
     let address = proxy.address().to_string();
     announce(cluster, proxy.address().port());
     // After this check the script is known.
-    assert_eq!(told(&ask(&address, &first)).0, Some(0));
+    assert_eq!(code_and_output(&ask(&address, &first)).0, Some(0));
     proxy.only(&["EVALSHA", "EVAL"]);
     proxy.next(1, Trick::LoseReply);
     let lost = ask(&address, &value);
@@ -176,7 +176,7 @@ fn a_script_is_loaded_into_every_node() {
     let loaded = sh_with(&place, "redis-cli", &line.replace("7001 7002 7003", &ports.join(" ")));
     let json = place.json(&["scripts", "2/h via gcra", "--answer", "boolean", "--format", "json"]);
     let sha = json["sha1"].as_str().unwrap();
-    assert_eq!(told(&loaded).1, format!("{sha}\n").repeat(3));
+    assert_eq!(code_and_output(&loaded).1, format!("{sha}\n").repeat(3));
     for node in 0..3 {
         let known = cluster.command(node, &[b"SCRIPT", b"EXISTS", sha.as_bytes()]);
         assert_eq!(known.items()[0].int(), Some(1));

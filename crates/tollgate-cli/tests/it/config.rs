@@ -311,7 +311,7 @@ fn shares_are_explained_with_their_bound_for_all_nodes() {
         assert!(out.contains(says) && !out.contains("18446744073709551615"), "{limit}: {out}");
     }
     for (args, says) in [
-        (["--local", "0"], "`0` is no share"),
+        (["--local", "0"], "`0` is not a share"),
         (["--local", "101%"], "more than the whole"),
         (["--nodes", "0"], "0 is not in 1..=1000000"),
     ] {

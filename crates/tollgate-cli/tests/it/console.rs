@@ -63,7 +63,7 @@ fn sign_in(browser: &mut Browser, serving: &Serving, token: &str) {
     browser.press("Enter");
 }
 
-/// Waits until the figures have so many decisions.
+/// Waits until the figures have this many decisions.
 fn until_decided(browser: &mut Browser, decisions: u32) {
     browser.run(&format!(
         "await until(() => rows(\"limits\").reduce((all, row) => \
@@ -147,7 +147,7 @@ fn the_console_shows_what_was_asked() {
     assert_eq!(counts, "1 taken, 0 unchanged, 1 broken.");
     assert_eq!(browser.faults(), Vec::<String>::new());
 
-    // A service that is gone is said to be, and the figures stay as old ones.
+    // A service that is gone is marked as gone, and the figures stay as old ones.
     drop(serving);
     let state = browser.run(
         "await until(() => document.body.classList.contains(\"stale\")); \
@@ -346,7 +346,7 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
     );
     replace(&path, "version");
     browser.run("await until(() => texts(\"#reloads li\").length === 2)");
-    // All that it can show: a subject, a request, a fault.
+    // Everything that it can show: a subject, a request, a fault.
     browser.run(
         "document.querySelector(\"#denied button\").click(); \
          await until(() => isShown(get(\"subject-answer\"))); \
@@ -391,8 +391,8 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
     }
     assert_ne!(papers[0], papers[1], "the night is dark");
     assert_eq!(papers[..2], papers[2..]);
-    // And so is what comes before: the form for the token.
-    // The answer comes before the page gives way.
+    // And so is the page before it: the form for the token. The answer comes before the page gives
+    // way.
     browser.run("setTimeout(() => get(\"leave\").click())");
     browser.run_in_next_page("await until(() => document.activeElement === get(\"token\"))");
     for is_dark in [false, true] {

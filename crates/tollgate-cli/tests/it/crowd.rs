@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::Place;
 use crate::serving::{LONG, Serving};
 
-/// The slowest of a hundred, of so many questions on one connection.
+/// The slowest of a hundred, of this many questions on one connection.
 fn p99(serving: &Serving, number: usize) -> Duration {
     let mut client = serving.client();
     let question = r#"{"subject": "healthy", "limit": "1000000/s via gcra"}"#;
@@ -118,7 +118,7 @@ fn goes_back_from(threads: &str) {
         })
         .collect();
     let grown = serving.memory_bytes().saturating_sub(before);
-    assert!(grown > 8 << 20, "{grown} bytes: that is no crowd");
+    assert!(grown > 8 << 20, "{grown} bytes: that is not a crowd");
     drop(crowd);
     let start = Instant::now();
     loop {

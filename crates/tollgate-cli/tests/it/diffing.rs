@@ -169,7 +169,7 @@ fn an_example_names_a_line_of_the_log() {
         "5 events of 2 clients by ip",
         "from admitted to denied: 1 request of 1 client\n  by limit: 1 request of 1 client\n",
         "    most: a (1)\n    line 5: 1970-01-01T00:00:07Z a\n",
-        "note: 1 line is no event\n  line 1:",
+        "note: skipped 1 line\n  line 1:",
     ] {
         assert!(out.contains(says), "{says} is not in\n{out}");
     }

@@ -100,8 +100,8 @@ fn findings_of_clusters_and_sentinels_name_their_nodes() {
         }
     });
     for (url, id, what) in [
-        (format!("redis+cluster://{address}"), "seeds", "it is no node of a cluster"),
-        (format!("redis+sentinel://{address}/main"), "sentinels", "it is no sentinel"),
+        (format!("redis+cluster://{address}"), "seeds", "it is not a node of a cluster"),
+        (format!("redis+sentinel://{address}/main"), "sentinels", "it is not a sentinel"),
     ] {
         let (code, out, err) = place.run(&["doctor", "--store", &url]);
         assert_eq!((code, err.as_str()), (1, ""), "{out}");

@@ -1,9 +1,9 @@
-//! `serve --grpc`: what the page says, a client of another language, and what is wrong.
+//! `serve --grpc`: the page's examples, a client of another language, and errors.
 
 use std::process::Command;
 
 use crate::Place;
-use crate::clients::{folder, told};
+use crate::clients::{code_and_output, folder};
 use crate::serving::Serving;
 
 const PAGE: &str = include_str!("../../../../docs/envoy.md");
@@ -13,7 +13,7 @@ fn serve(place: &Place, more: &[&str]) -> (Serving, String) {
     let rules = folder("../../examples/envoy/limits.yaml").display().to_string();
     let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &rules];
     let serving = Serving::start(place, &[&args[..], more].concat());
-    let address = serving.said("grpc       ").to_owned();
+    let address = serving.line_after("grpc       ").to_owned();
     (serving, address)
 }
 
@@ -31,7 +31,8 @@ fn a_client_of_another_language_asks_health_reflection_and_limits() {
     python.arg(folder("tests/it/grpc_client.py")).arg(address).current_dir(place.path());
     // The folder of the stubs goes with the place.
     python.arg(folder("../tollgate-envoy/proto")).env("TMPDIR", place.path());
-    let (code, out) = told(&python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap());
+    let (code, out) =
+        code_and_output(&python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap());
     let name = "envoy.service.ratelimit.v3.RateLimitService";
     let kuadrant = "kuadrant.service.ratelimit.v1.RateLimitService";
     let services =
@@ -61,7 +62,7 @@ fn the_page_is_what_happens() {
     let path = rules.display().to_string();
     let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &path];
     let serving = Serving::start(&place, &args);
-    assert_eq!(serving.said("envoy      "), path);
+    assert_eq!(serving.line_after("envoy      "), path);
     let lines = part("```sh\n");
     let question = lines.split("-d '").nth(1).unwrap().split('\'').next().unwrap();
     let url = format!("http://{}/json", serving.address());
@@ -80,7 +81,7 @@ fn the_line_that_is_printed_answers() {
     let (serving, _) = serve(&place, &[]);
     let paste = |serving: &Serving| {
         let line = format!("curl -s http://{}/json ", serving.address());
-        let line = format!("{line}{}", serving.said(&format!("  {line}")));
+        let line = format!("{line}{}", serving.line_after(&format!("  {line}")));
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };

@@ -6,7 +6,7 @@ use std::process::Output;
 use tollgate_testbed::redis_or_skip;
 
 use crate::Place;
-use crate::clients::{self, example, make, told};
+use crate::clients::{self, code_and_output, example, make};
 use crate::redis::{self, redis_cli};
 use crate::scripts::sh;
 
@@ -21,11 +21,11 @@ struct Asked<'a> {
 /// whether the command line sees the same count.
 fn admits_twice_then_denies(place: &Place, asked: &Asked<'_>, mut ask: impl FnMut() -> Output) {
     let Asked { url, socket, subject } = asked;
-    assert_eq!(told(&ask()).0, Some(0));
+    assert_eq!(code_and_output(&ask()).0, Some(0));
     redis_cli(socket, &["SCRIPT", "FLUSH"]);
-    let (code, out) = told(&ask());
+    let (code, out) = code_and_output(&ask());
     assert!(code == Some(0) && out.starts_with("allow"), "{out}");
-    let (code, out) = told(&ask());
+    let (code, out) = code_and_output(&ask());
     assert!(code == Some(1) && out.starts_with("deny"), "{out}");
     let peek = ["peek", subject, "--limit", "2/h via gcra", "--store", url, "--json"];
     assert_eq!(place.json(&peek)["remaining"], 0, "{subject}");

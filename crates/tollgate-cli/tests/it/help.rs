@@ -1,4 +1,4 @@
-//! `help` and `man`: what an installed program has beside it.
+//! `help` and `man`: the files beside an installed program.
 
 use crate::Place;
 

@@ -146,7 +146,7 @@ fn a_hold_with_an_id_is_one_and_is_committed_by_it() {
     let committed = place.json(&[&["commit", "4"], &pair[..], &["--json"]].concat());
     assert_eq!([&committed["already"], &committed["actual"]], [&json!(false), &json!(4)]);
     assert_eq!(left(&place, &["carl", "-l", "9/h"]), 5);
-    // To commit nothing of what never came refuses what comes.
+    // A commit of 0 for a hold that never came refuses a later one.
     let late = ["--id", "fedcba9876543210"];
     let (code, out, _) = place.run(&[&["commit"], &BOB[..], &["0"], &late].concat());
     assert_eq!(code, 0);
@@ -170,12 +170,12 @@ fn bad_holds_are_refused_with_a_reason() {
     let damaged = format!("{}A{}", &hold[..20], &hold[21..]);
     for (args, says) in [
         (&["commit", "", "1"][..], "was the reservation denied"),
-        (&["commit", "no-hold", "1"], "is no hold"),
-        (&["commit", &hold[1..], "1"], "is no hold"),
-        (&["commit"], "give the hold and what was used, as in"),
-        (&["commit", &hold], "give the hold and what was used, as in"),
-        (&["commit", &hold, "1", "-l", "9/h"], "a hold says whose count it is"),
-        (&["commit", &hold, "1", "--shard", "x"], "a hold says whose count it is"),
+        (&["commit", "no-hold", "1"], "is not a hold"),
+        (&["commit", &hold[1..], "1"], "is not a hold"),
+        (&["commit"], "give the hold and the used units, as in"),
+        (&["commit", &hold], "give the hold and the used units, as in"),
+        (&["commit", &hold, "1", "-l", "9/h"], "a hold names its subject"),
+        (&["commit", &hold, "1", "--shard", "x"], "a hold names its subject"),
         (&["commit", "bob", "1", ID[0], ID[1]], "no limit is given for `bob`"),
         (&["commit", "1", ID[0], ID[1]], "no subject is given"),
         (&["commit", "bob", "1", "-l", "9/h", "--id", "short"], "`--id`: the id of a hold has 5"),
@@ -345,7 +345,7 @@ fn slots_go_to_waiters_in_the_order_of_their_arrival() {
     let mut holder = running(&place, &[&slot[..], &CAT].concat());
     let mut waiters: Vec<Child> =
         (1..=12).map(|n| waiter(&place, &slot, &format!("echo {n} >> {log}"))).collect();
-    // Who gives up is in nobody's way.
+    // A caller that gives up blocks nobody.
     signal(&waiters[3], Signal::TERM);
     assert_eq!(waiters[3].wait().unwrap().code(), Some(128 + 15));
     drop(holder.stdin.take());
@@ -388,7 +388,7 @@ fn who_waits_for_a_slot_is_not_banned() {
     for worker in &mut workers {
         assert_eq!(worker.wait().unwrap().code(), Some(0));
     }
-    // Who does not wait is denied, and banned.
+    // A caller that does not wait is denied, and banned.
     let mut holder = running(&place, &[&slot[..], &limits, &CAT].concat());
     let which = ["job", "--limit", "1 at once, 1000/m, ban 10m after 10 denials in 1m"];
     for _ in 0..10 {

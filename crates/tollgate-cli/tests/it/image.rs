@@ -1,4 +1,4 @@
-//! The image's recipe and the manifest for Kubernetes: what they start is started here, with the
+//! The image's recipe and the manifest for Kubernetes: their programs are started here, with the
 //! addresses, files and secrets of a test in place of theirs.
 
 use std::io::Write as _;
@@ -15,7 +15,7 @@ fn file(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All instructions: a word and what follows it, continued lines joined.
+/// All instructions: a word and its arguments, continued lines joined.
 fn recipe() -> Vec<(String, String)> {
     let recipe = file("packages/image/Dockerfile").replace("\\\n", " ");
     let lines = recipe.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

@@ -76,7 +76,7 @@ fn the_zoo_shows_its_finding() {
     assert_ne!(mode & 0o044, 0, "{mode:o}");
     // The subject of the example is explained where people look for it.
     for (words, says) in [
-        (&["help", "page", "lab"][..], "a zoo has more callers than it stands"),
+        (&["help", "page", "lab"][..], "a zoo has more callers than it can handle"),
         (&["help", "lab", "zoo"], "the example of an article on rate limiting with Redis"),
     ] {
         let (_, out, _) = place.run(words);
@@ -110,7 +110,8 @@ fn a_queue_takes_what_its_workers_do() {
     // As it is read, whatever the width.
     let read = out.split_whitespace().collect::<Vec<_>>().join(" ");
     for says in [
-        "- 1 worker: 20.0 a second are offered; 1 worker of 100 ms a job does 10.0 a second at most: \
+        "- 1 worker: 20.0 a second are offered; 1 worker of 100 ms a job does 10.0 a second at \
+         most: \
          10.0 a second are accepted, 10.0 refused, and 10.0 done.",
         "1 worker: at most 10 of 10 wait, 9.9 on average; half of the jobs wait no longer than 1 s",
         "20.0 a second are accepted, 0.0 refused, and 20.0 done.",
@@ -163,11 +164,11 @@ fn what_a_queue_cannot_do_is_told_before_anything_runs() {
         (&["queue", "--live"], "leave out --live"),
         (&["queue", "--store", "redis://127.0.0.1:1"], "`1 worker` is a queue, and on Redis"),
         (&["queue", "--bound", "0"], "1..=10000000"),
-        (&["queue", "--offers", "many"], "`rate` is so many in so long, as 10/s"),
-        (&["queue", "--work", "0"], "--work: this is no time at all"),
+        (&["queue", "--offers", "many"], "`rate` is units per time, e.g. 10/s"),
+        (&["queue", "--work", "0"], "--work: this is not a time"),
         (&["queue", "--work", "soon"], "--work"),
         (&["queue", "--work", "24h"], "`work` is less than a day"),
-        (&["queue", "--for", "0"], "--for: this is no time at all"),
+        (&["queue", "--for", "0"], "--for: this is not a time"),
         (&["queue", "--workers", "1,0"], "1..=100000"),
         (&["queue", "--workers", "2,2"], "`workers` has 2 twice"),
     ] {
@@ -253,10 +254,10 @@ fn what_is_wrong_is_told_before_anything_is_written() {
         (&["run", &file, "--report", &nowhere], "out.html: cannot be written"),
         (&["run", &file, "--report", folder], "this is a folder"),
         (&["run", &file, "--store", "redis://127.0.0.1:1"], "127.0.0.1:1"),
-        (&["run", &file, "--store", "sqlite:///x"], "is no store of an experiment"),
+        (&["run", &file, "--store", "sqlite:///x"], "is not a store of an experiment"),
         (&["run", &file, "--operation", "5ms"], "--live"),
         (&["run", &file, "--live", "--operation", "5"], "--operation"),
-        (&["run", &file, "--live", "--operation", "0"], "this is no time at all"),
+        (&["run", &file, "--live", "--operation", "0"], "this is not a time"),
         (&["zoo", "400", "0"], "0"),
         (&["zoo"], "LOOPS"),
         (&["race", "--clients", "0"], "1..=1000"),

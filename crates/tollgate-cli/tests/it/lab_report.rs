@@ -35,7 +35,7 @@ addEventListener("load", () => {
     const outer = text.closest("svg").getBoundingClientRect();
     return inner.left < outer.left - 1 || inner.right > outer.right + 1;
   });
-  // Names of which the end is not there; those of hundreds of characters have a title.
+  // Names that are cut at the end; those of hundreds of characters have a title.
   const short = texts.filter(text => text.textContent.includes("…") && !text.closest("g.whole"));
   // Columns that one has to scroll to, and text that runs into the next cell.
   const hidden = [...document.querySelectorAll(".table")]

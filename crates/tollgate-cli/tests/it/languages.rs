@@ -41,7 +41,7 @@ fn go(place: &Place, name: &str) -> Option<Command> {
 
 /// A program of `examples/java`, as its source; `None` without a compiler of Java.
 fn java(name: &str, class_path: &str) -> Option<Command> {
-    // No part of the test run, since it is larger than all the rest of what that installs.
+    // Not a part of the test run, since it is larger than all other programs of the installation.
     if Command::new("javac").arg("--version").output().is_err() {
         println!("WANTED: there is no javac here: apt-get install openjdk-17-jdk-headless");
         return None;
@@ -60,14 +60,14 @@ fn again(command: &Command) -> Command {
     one
 }
 
-/// The exit code, and what was printed on stdout and stderr.
+/// The exit code, stdout and stderr.
 fn run(command: &Command, server: (&str, &str), subject: &str) -> (i32, String, String) {
     let output = again(command).arg(subject).env(server.0, server.1).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// Whether it was denied, with a wait of so many seconds, less those that the test took.
+/// Whether it was denied, with a wait of this many seconds, less those that the test took.
 fn waits(out: &str, seconds: u64) -> bool {
     let wait = out.strip_prefix("denied: retry in ").and_then(|rest| rest.strip_suffix(" s\n"));
     wait.is_some_and(|it| (seconds - 600..=seconds).contains(&it.parse().unwrap()))
@@ -117,7 +117,7 @@ fn asks_over_resp(program: &Command) {
     let mut command = Serving::command(&place, &["--resp", "127.0.0.1:0"]);
     command.env("TOLLGATE_RESP_PASSWORD", PASSWORD);
     let serving = Serving::start_command(command);
-    let url = format!("redis://:{PASSWORD}@{}", serving.said("redis      "));
+    let url = format!("redis://:{PASSWORD}@{}", serving.line_after("redis      "));
     for left in (0..3).rev() {
         let (code, out, err) = run(program, ("REDIS_URL", &url), "user:42");
         assert_eq!((code, out), (0, format!("admitted: {left} of 3 remain\n")), "{err}");

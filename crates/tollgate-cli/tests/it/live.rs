@@ -56,7 +56,7 @@ fn check(json: &Value) {
         let number = |name: &str| case[name].as_u64().unwrap();
         let live = &case["live"];
         assert_eq!(live["failed"], 0, "{live}");
-        // All who want something ask; and what became of it adds up.
+        // All who want something ask, and their results add up.
         assert!(number("requests") > 250 && number("attempts") >= number("requests"), "{case}");
         assert_eq!(number("attempts"), number("admitted") + number("denied"));
         assert!(number("admitted") > 0 && number("denied") > 0);
@@ -73,7 +73,7 @@ fn check(json: &Value) {
     }
     let peak = |place: usize| cases[place]["peak"].as_u64().unwrap();
     assert!(peak(1) <= 20 && peak(2) <= 20, "windows that slide hold");
-    // Unless this machine is so slow that what was sent before an edge came after it.
+    // Unless this machine is so slow that a request sent before an edge came after it.
     let missed = cases[0]["live"]["missed_edges"].as_u64().unwrap();
     assert!(peak(0) > 20 || missed > 0, "fixed ones let more through at their edges");
     let sum = |of: &str, case: &Value| -> u64 {
@@ -236,7 +236,7 @@ fn what_a_server_does_not_answer_failed_and_the_run_goes_on() {
     let child = running(&place, &format!("{url}?deadline=200ms"), 5);
     server.freeze();
     // Several times as long as an answer may take.
-    std::thread::sleep(Duration::from_millis(1_000)); // tidy: sleep-ok it stands still
+    std::thread::sleep(Duration::from_millis(1_000)); // tidy: sleep-ok the server is paused
     server.thaw();
     let (code, json, error) = ended(child);
     assert_eq!(code, Some(0), "{error}");
@@ -260,7 +260,7 @@ fn who_queues_behind_a_server_that_stands_still_is_measured() {
                  case = [{ limits = [{ per = \"client\", limit = \"50/5m via gcra\" }] }]\n";
     let child = start(&place, burst, &url);
     server.freeze();
-    std::thread::sleep(Duration::from_millis(1_500)); // tidy: sleep-ok it stands still
+    std::thread::sleep(Duration::from_millis(1_500)); // tidy: sleep-ok the server is paused
     server.thaw();
     let (code, json, error) = ended(child);
     assert_eq!(code, Some(0), "{error}");

@@ -104,7 +104,7 @@ impl Place {
         command
     }
 
-    /// The exit code, and what was printed on stdout and stderr.
+    /// The exit code, stdout and stderr.
     fn run(&self, args: &[&str]) -> (i32, String, String) {
         let output = self.tollgate(args).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -41,7 +41,7 @@ fn a_full_store_says_so_once_in_the_log_and_in_each_answer_that_it_is_about() {
     let told = sample(client, "tollgate_memory_full_decisions_total{state=\"shared\"}");
     assert!((1_000..=shared).contains(&told), "{told} of {shared}");
 
-    // Limits that are new to it: some find room, then none.
+    // Limits that are new to it: some find room, and later ones do not.
     for round in 0..8 {
         let new = |i| json!({ "subject": "x", "limit": format!("s{round}-{i}: 3/h via gcra") });
         let _ = many(client, new);
@@ -67,7 +67,7 @@ fn a_size_is_for_the_memory_store_and_one_that_is_none_says_what_would_be() {
     for (args, says) in [
         (
             vec!["--store", "memory://", "--memory", "1.5GiB"],
-            "`--memory`: `1.5GiB` is no size: write a whole number",
+            "`--memory`: `1.5GiB` is not a size: write a whole number",
         ),
         (
             vec!["--store", "memory://", "--memory", "1KiB"],

@@ -35,7 +35,7 @@ const ESTIMATE: u64 = 40;
 const MOST: u64 = 100;
 const TTL_MS: u64 = 700;
 
-/// A limit that nobody reaches: what is left of it says what was used, debt and all.
+/// A limit that nobody reaches: its rest shows the used units, debt and all.
 const AUDIT: u64 = 1_000_000;
 
 fn pause(ms: u64) {
@@ -61,7 +61,7 @@ fn reserve(budget: u64) -> String {
     question.to_string()
 }
 
-/// A model: whoever sends a line gets the number of tokens that the answer took.
+/// A model: a client that sends a line gets the number of tokens that the answer took.
 fn model() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -94,7 +94,7 @@ fn hang_up(service: SocketAddr, path: &str, body: &str) {
     let _ = stream.write_all(format!("{head}{body}").as_bytes());
 }
 
-/// Asks the model, and waits for what it used; `None` where the caller hangs up on it.
+/// Asks the model, and waits for the number of used tokens; `None` where the caller hangs up on it.
 fn ask_model(model: SocketAddr, hangs_up: bool) -> Option<u64> {
     let mut stream = TcpStream::connect(model).ok()?;
     stream.write_all(b"a question\n").ok()?;
@@ -264,7 +264,7 @@ fn fifty_callers_spend_at_most_the_budget_and_the_debt_of_what_is_open() {
     assert!((least..=most).contains(&used), "{used} of {least} to {most}");
     assert!(used <= bound, "{used} above {bound}");
     assert!(used > BUDGET - ESTIMATE, "{used}: a reserve fits, and was denied");
-    assert!(reserved > OPEN, "{reserved}: that is no load");
+    assert!(reserved > OPEN, "{reserved}: that is not a load");
     serving.end();
 }
 

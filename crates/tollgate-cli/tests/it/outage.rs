@@ -1,5 +1,5 @@
-//! A Redis that is away for 10 s, and goes and comes, under a service with each failure rule: what
-//! is admitted beside what is stated, how long answers take, what is logged, and the way back.
+//! A Redis that is away for 10 s, and goes and comes, under a service with each failure rule: the
+//! admitted units beside the stated ones, the time of answers, the log, and the way back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -92,7 +92,7 @@ fn meanwhile<T>(services: &[Serving], happens: impl FnOnce() -> T) -> (Vec<Vec<S
     })
 }
 
-/// The lines of the log that are about the store, and what was counted in between.
+/// The lines of the log that are about the store, and the counts in between.
 fn lines(log: &str) -> Vec<Value> {
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines
@@ -139,7 +139,7 @@ fn a_share_is_all_that_is_admitted_while_redis_is_away() {
         let stated = match name {
             "allow" => by_rule.len() as u64,
             "deny" => 0,
-            // A burst, and what comes back in the time.
+            // A burst, and the units that come back in the time.
             _ => SHARE + (SHARE * away_us).div_ceil(1_000_000),
         };
         let outcome = |seen: &&Seen| match name {

@@ -1,4 +1,4 @@
-//! Pages of the documentation, as tests read them: what a page shows is what is run.
+//! Pages of the documentation, as tests read them: the tests run the examples of a page.
 
 /// The text of a page's block in this language, by its number from 0.
 pub(crate) fn block<'p>(page: &'p str, language: &str, number: usize) -> &'p str {

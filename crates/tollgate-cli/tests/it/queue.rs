@@ -48,7 +48,7 @@ fn a_job_goes_from_push_to_work() {
 fn the_readme_and_the_page_on_queues_work_when_pasted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
     let read = |path: &str| std::fs::read_to_string(format!("{folder}{path}")).unwrap();
-    // The first lines of a shell that offer something, and what they print.
+    // The first lines of a shell that offer something, and their output.
     let block = |text: &str| {
         let (_, section) = text.split_once("tollgate queue push").unwrap();
         let (lines, rest) = section.split_once("\n```\n```text\n").unwrap();
@@ -98,7 +98,7 @@ fn a_dead_job_that_is_none_holds_up_no_other() {
     let (code, out, err) = run(&["dead", "mail", "--again", "all"]);
     assert_eq!((code, err.as_str()), (1, ""), "{out}");
     assert!(out.starts_with("2 jobs offered again, 1 dead; "), "{out}");
-    let (_, id) = out.trim_end().rsplit_once("is no valid job: `--forget ").unwrap();
+    let (_, id) = out.trim_end().rsplit_once("is not a valid job: `--forget ").unwrap();
     let id = id.trim_end_matches('`');
     let json = serde_json::from_str::<serde_json::Value>(
         &run(&["dead", "mail", "--again", "all", "--json"]).1,
@@ -174,19 +174,19 @@ fn wrong_input_is_told_and_changes_nothing() {
     let place = Place::new();
     for (args, says) in [
         (&["push", "mail", "to=ann"][..], "the queue `mail` is new: set how many jobs may wait"),
-        (&["push", "ma il", "--bound", "1"], "is no name of a queue"),
-        (&["push", "mail", "to", "--bound", "1"], "`to` is no field: write FIELD=VALUE"),
+        (&["push", "ma il", "--bound", "1"], "is not the name of a queue"),
+        (&["push", "mail", "to", "--bound", "1"], "`to` is not a field: write FIELD=VALUE"),
         (&["push", "mail", "a=1", "a=2", "--bound", "1"], "two fields `a`"),
         (&["push", "mail", "--bound", "0"], "the bound is 1 to 10000000"),
         (&["push", "mail", "--bound", "1", "--remember", "8d"], "at most 7 days"),
-        (&["push", "mail", "--bound", "1", "--deadline", "x"], "no duration"),
+        (&["push", "mail", "--bound", "1", "--deadline", "x"], "not a duration"),
         (&["work", "mail", "--exec", "true", "--visibility", "0s"], "1 ms to a day"),
-        (&["work", "mail", "--exec", "true", "--create", "--concurrency", "0"], "jobs at once"),
+        (&["work", "mail", "--exec", "true", "--create", "--concurrency", "0"], "concurrent jobs"),
         (&["work", "mail", "--exec", "true", "--rate", "0/s"], "0/s"),
         (&["stats", "mail"], "there is no queue `mail` there"),
         (&["change", "mail", "--bound", "2"], "there is no queue `mail` there"),
         (&["change", "mail"], "no change is given"),
-        (&["dead", "mail", "--again", "x"], "`x` is no id of a job"),
+        (&["dead", "mail", "--again", "x"], "`x` is not the id of a job"),
         (&["push", "mail", "--bound", "1", "--store", "memory://"], "would forget everything"),
     ] {
         let (code, out, err) = place.run(&[&["queue"], args].concat());
@@ -343,7 +343,7 @@ fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on_and_se
         let work = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--store", &store];
         let (code, _, error) = place.run(&work);
         assert!(code == 0 && error.matches(&says).count() == 1, "{error}");
-        // A service says it at its start; where it has no queue, it is about none.
+        // A service logs it at its start, unless it has no queue.
         for (queue, times) in [(&["--queue", "mail=9", "--queue", "more=9"][..], 1), (&[], 0)] {
             let serving = Serving::start(&place, &[queue, &["--store", &store]].concat());
             let error = serving.end();

@@ -129,7 +129,7 @@ fn wrong_offers_are_told() {
         ("/v1/queues/mail", "{\"@a\": 1}", 400, "which is reserved"),
         ("/v1/queues/mail?deadline=5", "{}", 400, "write a duration as in `90s`"),
         ("/v1/queues/mail?deadline=m", "{}", 400, "write a duration as in `90s`"),
-        ("/v1/queues/mail?bound=5", "{}", 400, "`bound` means nothing here"),
+        ("/v1/queues/mail?bound=5", "{}", 400, "`bound` is unknown here"),
         ("/v1/queues/mail?once=", "{}", 400, "the id of a job of 0 bytes"),
     ] {
         let (is, _, said) = client.whole("POST", path, body).unwrap();
@@ -153,9 +153,9 @@ fn wrong_offers_are_told() {
     };
     let store = place.store();
     refused(&["--store", "memory://", "--queue", "mail=2"], "needs a store that workers reach");
-    refused(&["--store", &store, "--queue", "new"], "the queue `new` is new: say how many");
+    refused(&["--store", &store, "--queue", "new"], "the queue `new` is new: set how many");
     refused(&["--store", &store, "--queue", "mail=x"], "write NAME=BOUND");
-    refused(&["--store", &store, "--queue", "m m=1"], "is no name of a queue");
+    refused(&["--store", &store, "--queue", "m m=1"], "is not the name of a queue");
     refused(&["--store", &store, "--queue", "mail=1", "--queue", "mail=2"], "`mail` twice");
     assert_eq!(place.code(&["queue", "push", "mail", "--bound", "3"]), 0);
     refused(&["--store", &store, "--queue", "mail=2"], "was made with a bound of 3 (waiting)");

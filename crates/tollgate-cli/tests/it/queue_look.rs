@@ -14,8 +14,8 @@ fn everywhere(check: impl Fn(&Place, &str)) {
     check(&place, &store);
 }
 
-/// The exit code and what is printed on stdout; nothing is on stderr.
-fn said(place: &Place, store: &str, words: &[&str]) -> (i32, String) {
+/// The exit code and stdout; stderr is empty.
+fn run_queue(place: &Place, store: &str, words: &[&str]) -> (i32, String) {
     let (code, out, err) = place.run(&[&["queue"], words, &["--store", store]].concat());
     assert_eq!(err, "", "{words:?}");
     (code, out)
@@ -28,7 +28,7 @@ fn jobs_are_looked_at_and_not_taken() {
         assert!(code == 2 && err.contains("there is no queue `mail` there"), "{err}");
         for n in 0..4 {
             let push = ["push", "mail", "--bound", "9", "to=ann", &format!("n={n}")];
-            assert_eq!(said(place, store, &push).0, 0);
+            assert_eq!(run_queue(place, store, &push).0, 0);
         }
         // One fails and is put off for an hour; one is in hand while it looks itself.
         let look = format!("\"$PROGRAM\" queue look mail --json --store '{store}'; exit 3");
@@ -41,8 +41,8 @@ fn jobs_are_looked_at_and_not_taken() {
             serde_json::Deserializer::from_str(&seen).into_iter().next().unwrap().unwrap();
         let held = seen["in_hand"].as_array().unwrap();
         assert!(held.iter().any(|job| job["held"] == true && job["deliveries"] == 1), "{seen}");
-        let before = said(place, store, &["stats", "mail", "--json"]).1;
-        let (_, out) = said(place, store, &["look", "mail", "--json"]);
+        let before = run_queue(place, store, &["stats", "mail", "--json"]).1;
+        let (_, out) = run_queue(place, store, &["look", "mail", "--json"]);
         let look: serde_json::Value = serde_json::from_str(&out).unwrap();
         let (waiting, in_hand) = (&look["waiting"], &look["in_hand"]);
         assert_eq!((waiting.as_array().unwrap().len(), in_hand.as_array().unwrap().len()), (2, 2));
@@ -56,20 +56,20 @@ fn jobs_are_looked_at_and_not_taken() {
         let back = out_job["back_us"].as_u64().unwrap();
         assert!((1_700_000_000..=3_600_000_000).contains(&back), "{back}");
         assert!(waiting[0]["age_us"].as_u64().unwrap() < 60_000_000);
-        let (code, out) = said(place, store, &["look", "mail", "--first", "1"]);
+        let (code, out) = run_queue(place, store, &["look", "mail", "--first", "1"]);
         let rows: Vec<&str> = out.lines().collect();
         assert_eq!((code, rows.len()), (0, 4), "{out}");
         assert!(rows[2].contains("waiting") && rows[2].trim_end().ends_with("to=ann n=2"), "{out}");
         assert!(rows[3].contains("delayed") && rows[3].contains(" in "), "{out}");
-        let (_, out) = said(place, store, &["look", "mail", "--in-hand", "--json"]);
+        let (_, out) = run_queue(place, store, &["look", "mail", "--in-hand", "--json"]);
         assert!(out.starts_with("{\"in_hand\":"), "{out}");
-        let (_, out) = said(place, store, &["look", "mail", "--waiting", "--json"]);
+        let (_, out) = run_queue(place, store, &["look", "mail", "--waiting", "--json"]);
         assert!(out.starts_with("{\"waiting\":") && !out.contains("in_hand"), "{out}");
         let age = |text: &str| {
             let mut stats: serde_json::Value = serde_json::from_str(text).unwrap();
             stats["oldest_us"].take();
             stats
         };
-        assert_eq!(age(&before), age(&said(place, store, &["stats", "mail", "--json"]).1));
+        assert_eq!(age(&before), age(&run_queue(place, store, &["stats", "mail", "--json"]).1));
     });
 }

@@ -1,4 +1,4 @@
-//! Workers of a queue that are ended, killed, or told of what has become of it.
+//! Workers of a queue that are ended, killed, or notified of a change in it.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -39,7 +39,7 @@ fn a_signal_lets_what_is_in_hand_finish_and_gives_back_the_rest() {
     let command = format!("until test -e {}; do sleep 0.01; done", go.display());
     let child = in_the_middle(&place, &command, &["--batch", "3"]);
     signal(&child, Signal::INT);
-    // It has heard: what it had only taken waits again.
+    // It has received the signal: jobs that it had only taken wait again.
     let begin = Instant::now();
     let hands =
         ["queue", "work", "mail", "--max-jobs", "1", "--json", "--exec", "test $JOB_n != 1"];

@@ -22,7 +22,7 @@ fn serve(place: &Place, store: &str) -> Serving {
 }
 
 /// The answer to a worker.
-fn said(serving: &Serving, act: &str, body: &Value) -> Value {
+fn post_ok(serving: &Serving, act: &str, body: &Value) -> Value {
     let path = format!("/v1/queues/mail/{act}");
     let (status, text) = serving.client().ask("POST", &path, &body.to_string()).unwrap();
     assert_eq!(status, 200, "{act} {body}: {text}");
@@ -40,20 +40,20 @@ fn jobs_go_from_push_to_a_worker_over_http_and_back_to_queue_work() {
         for to in ["to=ann", "to=bob", "to=cem"] {
             push(place, store, to);
         }
-        let taken = said(&serving, "take", &json!({"worker": "w1", "max": 2}));
+        let taken = post_ok(&serving, "take", &json!({"worker": "w1", "max": 2}));
         let jobs = taken["jobs"].as_array().unwrap();
         assert_eq!((&jobs[0]["fields"], jobs.len()), (&json!({"to": "ann"}), 2), "{taken}");
         let of = |place: usize| json!({"id": jobs[place]["id"], "delivery": 1});
-        let done = said(&serving, "done", &json!({"jobs": [of(0), of(0)]}));
+        let done = post_ok(&serving, "done", &json!({"jobs": [of(0), of(0)]}));
         assert_eq!(
             (&done["jobs"][0]["outcome"], &done["jobs"][1]["outcome"]),
             (&json!("done"), &json!("lost"))
         );
-        let extended = said(&serving, "extend", &json!({"jobs": [of(0), of(1)]}));
+        let extended = post_ok(&serving, "extend", &json!({"jobs": [of(0), of(1)]}));
         assert_eq!(extended["jobs"][0]["outcome"], "lost");
         assert_eq!(extended["jobs"][1]["outcome"], "extended");
         let back =
-            said(&serving, "nack", &json!({"jobs": [of(1)], "why": "no route", "after": "0"}));
+            post_ok(&serving, "nack", &json!({"jobs": [of(1)], "why": "no route", "after": "0"}));
         assert_eq!(back["jobs"][0]["outcome"], "again");
         let work = ["queue", "work", "mail", "--store", store, "--exec", "cat", "--until-empty"];
         let (code, out, err) = place.run(&work);
@@ -123,7 +123,7 @@ fn workers_are_let_in_by_the_flag_and_asked_for_the_token() {
     let ask =
         |serving: &Serving| serving.client().ask("POST", "/v1/queues/mail/take", body).unwrap();
     let (status, said) = ask(&serving);
-    assert!(status == 403 && said.contains("`tollgate serve --queue-workers`"), "{said}");
+    assert!(status == 403 && said.contains("start it with `--queue-workers`"), "{said}");
     drop(serving);
     let args = ["--store", &store, "--queue", "mail=9", "--queue-workers"];
     let mut command = Serving::command(&place, &args);

@@ -1,4 +1,4 @@
-//! A Redis in the folder of a test, and what redis-cli says of it.
+//! A Redis in the folder of a test, and the output of redis-cli.
 
 use std::path::Path;
 use std::process::Command;

@@ -65,13 +65,13 @@ fn peer(place: &Place) -> Option<(RedisServer, Asker<UnixStream>)> {
 
 fn ours(place: &Place) -> (Serving, Asker<TcpStream>) {
     let serving = Serving::start(place, &["--resp", "127.0.0.1:0"]);
-    let stream = TcpStream::connect(serving.said("redis      ")).unwrap();
+    let stream = TcpStream::connect(serving.line_after("redis      ")).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream.set_nodelay(true).unwrap();
     (serving, Asker(BufReader::new(stream)))
 }
 
-/// The rows of the tables of calls: the call, what redis-cell replies, what Tollgate replies.
+/// The rows of the tables of calls: the call, the reply of redis-cell, the reply of Tollgate.
 fn rows() -> Vec<(Vec<String>, String, String)> {
     let calls = PAGE.lines().filter(|line| line.starts_with("| `CL.THROTTLE"));
     let cells = |line: &str| -> Vec<String> {
@@ -122,8 +122,8 @@ const AT_ONCE: usize = 50;
 /// More than the microsecond that Tollgate's clock may be off, in nanoseconds.
 const CLOCK_NS: i128 = 2_000;
 
-/// A key with its numbers, and what is known of its state, whichever server keeps it: when it will
-/// be as new, in nanoseconds, at the earliest and at the latest.
+/// A key with its numbers, and the bounds of its state, whichever server keeps it: when it will be
+/// as new, in nanoseconds, at the earliest and at the latest.
 struct History {
     key: String,
     burst: u64,

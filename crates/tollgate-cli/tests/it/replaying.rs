@@ -15,7 +15,7 @@ const LOG: &str = "\
 10.0.0.1 - - [17/May/2015:10:05:01 +0000] \"GET /a HTTP/1.1\" 200 5
 10.0.0.1 - - [17/May/2015:10:05:01 +0000] \"GET /b HTTP/1.1\" 200 5
 10.0.0.2 - bob [17/May/2015:10:05:00 +0000] \"GET /b HTTP/1.1\" 200 5
-this is no line of a log
+this is not a line of a log
 10.0.0.1 - - [17/May/2015:10:05:02 +0000] \"GET /a HTTP/1.1\" 200 5
 10.0.0.1 - - [17/May/2015:10:05:02 +0000] \"GET /a HTTP/1.1\" 200 5
 10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 5
@@ -62,8 +62,8 @@ fn people_get_a_table_and_what_to_know_of_it() {
         "42.9 %",
         "\n3/10s via sliding_log\n  most denied: 10.0.0.1 (3)\n",
         "note: 1 line is stamped earlier than the line before",
-        "note: 1 line is no event\n  line 5: ",
-        "    this is no line of a log\n",
+        "note: skipped 1 line\n  line 5: ",
+        "    this is not a line of a log\n",
         "note: all stamps are whole seconds",
         "`--spread 1`",
     ] {
@@ -156,7 +156,7 @@ fn a_log_without_an_event_is_an_error() {
     let [strange, empty] = [&strange, &empty].map(|path| path.to_str().unwrap());
     for (log, by, says) in [
         (&*log, "nothing", "has no field \"nothing\"; it has ip, path"),
-        (strange, "ip", "2 lines are none\n  line 1: no [time] behind the client"),
+        (strange, "ip", "skipped 2 lines\n  line 1: no [time] behind the client"),
         (empty, "ip", "the log is empty"),
     ] {
         for form in [None, Some("--json")] {
@@ -217,7 +217,7 @@ fn bad_input_says_what_would_be_right() {
         (&["replay", &log, "-l", "3/s", "--by", ""], "--by needs a field: ip, path, user"),
         (&["replay", &log, "-l", "3/s", "--spread", "often"], "'often'"),
         (&["replay", &log, "-l", "3/s", "--store", "redis://"], "the host is missing"),
-        (&["replay", &log, "-l", "3/s", "--store", "sqlite://x"], "is no store of a replay"),
+        (&["replay", &log, "-l", "3/s", "--store", "sqlite://x"], "is not a store of a replay"),
         (&["replay"], "<LOG>"),
     ] {
         let (code, out, err) = place.run(args);

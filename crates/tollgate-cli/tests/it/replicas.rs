@@ -1,4 +1,4 @@
-//! Replicas on one store that were given no key: what one signed, the other takes.
+//! Replicas on one store without a given key: one takes the signatures of the other.
 
 use std::thread;
 use std::time::Instant;
@@ -68,7 +68,7 @@ fn what_one_signed_the_other_takes() {
     let first = key();
     let secret = first.trim().split_once(':').unwrap().1.to_owned();
     assert_eq!(secret.len(), 43, "32 bytes");
-    // Whoever still has it writes it back.
+    // A caller that still has it writes it back.
     redis_cli(&place.path().join("redis.sock"), &["FLUSHALL"]);
     let begin = Instant::now();
     while key() == "\n" {
@@ -101,7 +101,7 @@ fn what_one_signed_the_other_takes() {
     assert!(!shown.contains(&secret), "{shown}");
 }
 
-/// A key that is given signs alone, and what it signed is for one environment.
+/// A given key signs alone, and its signatures are for one environment.
 #[test]
 fn an_environment_takes_nothing_of_another() {
     let place = Place::new();

@@ -1,10 +1,10 @@
-//! `serve --resp`: what redis-cli, redis-benchmark and the clients of other languages meet.
+//! `serve --resp`: the replies to redis-cli, redis-benchmark and the clients of other languages.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
 use crate::Place;
-use crate::clients::{folder, node_with, python_with, told};
+use crate::clients::{code_and_output, folder, node_with, python_with};
 use crate::serving::Serving;
 
 const PAGE: &str = include_str!("../../docs/resp.md");
@@ -20,7 +20,7 @@ fn serve(place: &Place, password: Option<&str>, more: &[&str]) -> (Serving, u16)
         command.env("TOLLGATE_RESP_PASSWORD", password);
     }
     let serving = Serving::start_command(command);
-    let address = serving.said("redis      ");
+    let address = serving.line_after("redis      ");
     let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
     (serving, port)
 }
@@ -55,7 +55,7 @@ fn cli(port: u16, args: &[&str], input: &str) -> Option<String> {
 fn the_line_that_is_printed_and_those_of_the_page_answer() {
     let place = Place::new();
     let (serving, port) = serve(&place, None, &[]);
-    let line = serving.said("  redis-cli ");
+    let line = serving.line_after("  redis-cli ");
     assert_eq!(line, format!("-h 127.0.0.1 -p {port} CL.THROTTLE user:42 2 3 10"));
     let args: Vec<&str> = line.split(' ').collect();
     let Some(out) = cli(port, &args, "") else { return };
@@ -158,9 +158,9 @@ fn client_libraries_count_together() {
         let all = clients.len();
         for mut client in clients {
             let output = client.arg("user:42").env("REDIS_URL", &url).output().unwrap();
-            said.push(told(&output).1);
+            said.push(code_and_output(&output).1);
             if password.is_some() {
-                // Whoever has another password has no answer.
+                // A client with a wrong password gets no answer.
                 let wrong = url.replace(PASSWORD, "another");
                 let output = client.env("REDIS_URL", &wrong).output().unwrap();
                 let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -185,7 +185,7 @@ fn transactions_of_client_libraries_run() {
     ];
     for mut client in clients.into_iter().flatten() {
         let output = client.env("REDIS_URL", format!("redis://127.0.0.1:{port}")).output().unwrap();
-        assert_eq!(told(&output), (Some(0), "[0, 0, 1]\n".to_owned()), "{client:?}");
+        assert_eq!(code_and_output(&output), (Some(0), "[0, 0, 1]\n".to_owned()), "{client:?}");
     }
 }
 
@@ -211,7 +211,7 @@ fn clients_count_together_over_tls_with_a_user() {
     command.env_remove("TOLLGATE_RESP_PASSWORD");
     command.env("TOLLGATE_RESP_USERS", format!("web:ask:{PASSWORD}"));
     let serving = Serving::start_command(command);
-    let port = serving.said("redis      ").rsplit_once(':').unwrap().1.to_owned();
+    let port = serving.line_after("redis      ").rsplit_once(':').unwrap().1.to_owned();
     let url = format!("rediss://web:{PASSWORD}@localhost:{port}");
     let clients = [
         python_with(&python, &programs("throttle.py")),
@@ -225,7 +225,7 @@ fn clients_count_together_over_tls_with_a_user() {
         let is_python = client.get_program().to_string_lossy().contains("python");
         let url = if is_python { &with_ca } else { &url };
         client.arg("user:42").env("REDIS_URL", url).env("NODE_EXTRA_CA_CERTS", &certificate);
-        said.push(told(&client.output().unwrap()).1);
+        said.push(code_and_output(&client.output().unwrap()).1);
     }
     let left = (0..3).rev().map(|left| format!("admitted: {left} of 3 remain\n"));
     assert_eq!(said, left.take(said.len()).collect::<Vec<_>>());

@@ -155,7 +155,7 @@ fn waiters_that_lose_a_race_are_not_banned() {
         let output = waiter.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    // Who does not wait is banned as ever.
+    // A caller that does not wait is banned as always.
     let long = "1/h via uniform, ban 1h after 2 denials in 1h";
     let once = |wait| ["run", "other", "--limit", long, "--wait", wait, "--", "true"];
     let codes: Vec<i32> = ["0", "0", "1ms"].map(|wait| place.code(&once(wait))).into();

@@ -1,4 +1,4 @@
-//! `scripts`: what is printed works when it is pasted into a shell, before a real server.
+//! `scripts`: the output works when it is pasted into a shell, before a real server.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};

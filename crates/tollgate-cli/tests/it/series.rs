@@ -1,4 +1,4 @@
-//! `serve --timeseries`: what a server of time series is sent, and what happens without one.
+//! `serve --timeseries`: the commands to a server of time series, and the behaviour without one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -64,7 +64,7 @@ fn lost(client: &mut Client) -> [u64; 3] {
     })
 }
 
-/// The sum of what was added, by key.
+/// The sum of the additions, by key.
 fn sums(commands: &[Vec<String>]) -> BTreeMap<&str, u64> {
     let mut sums = BTreeMap::new();
     for command in commands.iter().filter(|command| command[0] == "TS.ADD") {
@@ -129,7 +129,7 @@ fn every_decision_is_in_a_series_once_the_service_has_ended() {
         both(&format!("{of}:denied"), &format!("data denials {limit} outcome denied")),
     ];
     assert_eq!(told, BTreeSet::from_iter(expected.concat()));
-    assert!(!format!("{commands:?}").contains("ann"), "no subject is told");
+    assert!(!format!("{commands:?}").contains("ann"), "no subject is sent");
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Serving {
     }
 
     /// The rest of the line that it printed and that begins so.
-    pub(crate) fn said(&self, begin: &str) -> &str {
+    pub(crate) fn line_after(&self, begin: &str) -> &str {
         let line = self.said.iter().find_map(|line| line.strip_prefix(begin));
         line.unwrap_or_else(|| panic!("no {begin}: {:?}", self.said))
     }
@@ -80,7 +80,7 @@ impl Serving {
         self.signal(Signal::TERM);
     }
 
-    /// Asks it to end, which it does well: what it logged.
+    /// Asks it to end, which it does well, and returns its log.
     pub(crate) fn end(self) -> String {
         self.terminate();
         let (code, log) = self.ended();
@@ -88,7 +88,7 @@ impl Serving {
         log
     }
 
-    /// The exit code, and what it logged.
+    /// The exit code, and its log.
     pub(crate) fn ended(mut self) -> (i32, String) {
         let start = Instant::now();
         let status = loop {
@@ -210,7 +210,7 @@ fn without_arguments_it_answers_the_lines_that_it_prints_and_ends_by_ctrl_c() {
     let lines: Vec<&String> = serving.said.iter().filter(|line| line.contains("curl")).collect();
     assert_eq!(lines.len(), 4, "{printed}");
     let console = format!("http://{}/console", serving.admin_address());
-    assert_eq!(serving.said("console    "), console);
+    assert_eq!(serving.line_after("console    "), console);
     assert!(serving.admin().ask("GET", "/console", "").unwrap().1.starts_with("<!DOCTYPE html>"));
     for (line, says) in
         lines.iter().zip(["\"remaining\":2", "\"policy\":\"demo\"", "\"demo\";r=9;", "/v1/check"])
@@ -232,7 +232,7 @@ fn the_console_is_named_where_a_browser_can_open_it() {
     let socket = format!("unix:{}", place.path().join("admin.sock").display());
     for admin in ["off", &socket] {
         let serving = Serving::start(&place, &["--admin", admin]);
-        assert_eq!(serving.said("admin      "), admin);
+        assert_eq!(serving.line_after("admin      "), admin);
         let printed = serving.said.join("\n");
         assert!(!printed.contains("console"), "{printed}");
         serving.end();
@@ -268,7 +268,7 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--otlp", "http://a/v1/traces"], "leave /v1/traces out"),
         (&["--timeseries", "memory://"], "memory keeps no time series"),
         (&["--timeseries", "sqlite:///x"], "sqlite keeps no time series"),
-        (&["--timeseries", "127.0.0.1:6379"], "as `redis://127.0.0.1:6379`"),
+        (&["--timeseries", "127.0.0.1:6379"], "e.g. `redis://127.0.0.1:6379`"),
         (&["--timeseries", "redis://127.0.0.1:0"], "--timeseries"),
         (&["--timeseries", "redis://127.0.0.1", "--timeseries-retention", "ever"], "ever"),
     ] {
@@ -337,7 +337,7 @@ fn what_is_suspect_in_the_policies_is_told_at_the_start() {
     assert_eq!(log.matches(told).count(), 1, "{log}");
     let line = log.lines().find(|line| line.contains(told)).unwrap();
     assert!(line.contains("WARN"), "{line}");
-    assert!(!log.contains("cluster"), "memory is no cluster: {log}");
+    assert!(!log.contains("cluster"), "memory is not a cluster: {log}");
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn the_loss_of_the_store_and_its_return_are_told_once() {
         assert!(start.elapsed() < LONG, "{:?}", auth());
     }
     redis.freeze();
-    // The log has a sample of what is answered: this one is within it.
+    // The log has a sample of the answers: this one is within it.
     let question = r#"{"subject": "a", "limit": "9/h", "on_failure": "allow"}"#;
     assert_eq!(serving.client().check(question).unwrap()["outcome"], "failed_open");
     let mut denied = 0;

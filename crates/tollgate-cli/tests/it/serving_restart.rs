@@ -53,7 +53,7 @@ impl Load {
         Self { stop, acknowledged, denied, threads }
     }
 
-    /// Until so many were acknowledged.
+    /// Until this many were acknowledged.
     fn until(&self, number: u64) {
         let start = Instant::now();
         while self.acknowledged.load(Ordering::Relaxed) < number {
@@ -71,8 +71,8 @@ impl Load {
     }
 }
 
-/// Kills the service under load, three times, and then asks until the limit is used up: what was
-/// acknowledged is never above it, and what is missing was in flight.
+/// Kills the service under load, three times, and then asks until the limit is used up. The
+/// acknowledged charges are never above it, and the missing ones were in flight.
 fn no_charge_is_lost(place: &Place, store: &str) {
     const LIMIT: u64 = 2_000;
     const ROUNDS: u64 = 3;

@@ -65,7 +65,7 @@ fn explain_says_what_a_limit_means() {
     assert_eq!(json["limits"][0]["debt"], 7);
     assert!(json.get("binding").is_none());
     assert!(json["limits"][0].get("lease").is_none());
-    // Leases: what a node holds, and the bound for so many nodes.
+    // Leases: the units of a node, and the bound for this number of nodes.
     let leased = "100000/s via gcra lease auto 0.25%";
     let (_, out, _) = place.run(&["explain", leased, "--nodes", "4"]);
     let says =

@@ -76,7 +76,7 @@ fn probe(serving: &Serving, path: &str) -> (u16, String) {
 
 /// The state before the first connection.
 fn is_without(serving: &Serving) {
-    assert_eq!(serving.said("store      "), "redis (away, connects when it comes)");
+    assert_eq!(serving.line_after("store      "), "redis (away, connects when it comes)");
     assert_eq!(outcome(serving, "/page"), "failed_open");
     assert_eq!(outcome(serving, "/login"), "failed_closed");
     let (status, body) = probe(serving, "/readyz");
@@ -113,9 +113,9 @@ fn logged_nothing_else(serving: Serving) -> String {
     log
 }
 
-/// The words of what the Redis protocol answers.
+/// The words of the reply over the Redis protocol.
 fn resp(serving: &Serving) -> Vec<String> {
-    let address = serving.said("redis      ").parse().unwrap();
+    let address = serving.line_after("redis      ").parse().unwrap();
     let words = ["TOLLGATE.CHECK", "user:1", "900/h"].map(str::as_bytes);
     let reply = RedisClient::tcp(address).unwrap().command(&words).unwrap();
     reply.items().iter().filter_map(Reply::text).collect()
@@ -124,7 +124,7 @@ fn resp(serving: &Serving) -> Vec<String> {
 /// Whether gRPC admits. An error does not.
 fn grpc(serving: &Serving) -> Option<bool> {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let origin = format!("http://{}", serving.said("grpc       "));
+    let origin = format!("http://{}", serving.line_after("grpc       "));
     let wire = Http2::builder(TokioExecutor::new()).http2_only(true).build(HttpConnector::new());
     let mut client = RateLimitServiceClient::with_origin(wire, origin.parse().unwrap());
     let entry = Entry { key: "user".to_owned(), value: "1".to_owned() };
@@ -279,7 +279,7 @@ fn a_primary_that_sentinels_do_not_know_yet_is_waited_for() {
     logged_nothing_else(serving);
 }
 
-/// The exit code and what was said of a service that ends by itself before it serves.
+/// The exit code and the output of a service that ends by itself before it serves.
 fn ends(place: &Place, args: &[&str]) -> (i32, String) {
     let mut command = Serving::command(place, args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -324,7 +324,7 @@ fn what_can_never_work_ends_it() {
         (not_sentinels, "is not Redis's answer"),
         (format!("redis://{address}"), "Redis wants a password"),
         (format!("redis://:wrong@{address}"), "knows no such user with this password"),
-        (format!("redis+cluster://:{right}@{address}"), "is no node of a cluster"),
+        (format!("redis+cluster://:{right}@{address}"), "is not a node of a cluster"),
         (format!("redis+sentinel://:{right}@{address}/main?sentinel_password=wrong"), "password"),
     ] {
         let (code, said) = ends(&place, &["--store", &url, "--store-wait", "0"]);
@@ -353,7 +353,7 @@ fn a_refusal_that_passes_in_time_ends_nothing() {
         login(&redis, b"late-password").command(&set).unwrap();
         starting.join().unwrap()
     });
-    assert_eq!(serving.said("store      "), "redis");
+    assert_eq!(serving.line_after("store      "), "redis");
     has_come(&serving);
     let log = serving.end();
     assert_eq!(log.matches("the store refuses, which ends this service in 1m").count(), 1, "{log}");

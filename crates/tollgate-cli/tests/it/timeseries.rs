@@ -54,7 +54,7 @@ impl TimeSeriesServer {
         Self { url, state, commands }
     }
 
-    /// From now on it is something else, and what was connected to it is not any more.
+    /// From now on it is something else, and earlier connections are closed.
     pub(crate) fn turn(&self, being: Being) {
         let mut state = self.state.lock().unwrap();
         state.being = being;
@@ -68,7 +68,7 @@ impl TimeSeriesServer {
         self.commands.recv_timeout(LONG).unwrap()
     }
 
-    /// All that came and was not looked at yet.
+    /// Everything that came and was not looked at yet.
     pub(crate) fn all(&self) -> Vec<Vec<String>> {
         self.commands.try_iter().collect()
     }
@@ -88,7 +88,7 @@ fn serve(stream: &TcpStream, being: Being, sender: &Sender<Vec<String>>) {
         };
         let is_cut = being == Being::Mute && command[0] == "TS.ADD";
         if command[0].starts_with("TS.") {
-            // Whoever looks at them is gone at the end of a test.
+            // The watchers are gone at the end of a test.
             let _ = sender.send(command);
         }
         if is_cut || (&mut &*stream).write_all(answer.as_bytes()).is_err() {

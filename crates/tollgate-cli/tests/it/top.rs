@@ -68,7 +68,7 @@ fn a_service_that_is_not_there_and_a_pause_that_is_too_short_are_errors() {
     for (args, says) in [
         (&["top", "--at", "127.0.0.1:9"][..], "does not answer"),
         (&["top", "--every", "100ms"], "1s or more"),
-        (&["top", "--at", "nowhere"], "is no address"),
+        (&["top", "--at", "nowhere"], "is not an address"),
     ] {
         let (code, out, error) = place.run(args);
         assert!(code == 2 && out.is_empty() && error.contains(says), "{args:?}: {error}");

@@ -1,4 +1,4 @@
-//! `serve --otlp`: what a collector of OpenTelemetry gets.
+//! `serve --otlp`: the spans that a collector of OpenTelemetry gets.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -41,7 +41,7 @@ impl Collector {
         spans(&self.posts.recv_timeout(LONG).unwrap())
     }
 
-    /// All that was sent, once nobody sends any more.
+    /// Everything that was sent, once nobody sends any more.
     fn all(&self) -> Vec<Vec<u8>> {
         self.posts.try_iter().collect()
     }
@@ -66,7 +66,7 @@ fn serve(stream: &TcpStream, posts: &Sender<Vec<u8>>, statuses: &mut impl Iterat
         reader.read_exact(&mut body).unwrap();
         let status = statuses.next().unwrap();
         write!(&mut &*stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n").unwrap();
-        // Whoever asked is gone at the end of a test.
+        // The callers are gone at the end of a test.
         let _ = posts.send(body);
     }
 }
@@ -92,7 +92,7 @@ fn ask(address: SocketAddr, head: &str, body: &str) -> String {
 }
 
 /// The attributes as `key=value`, in order.
-fn told(span: &Span) -> Vec<String> {
+fn attributes(span: &Span) -> Vec<String> {
     let value = |attribute: &KeyValue| match attribute.value.clone().unwrap().value.unwrap() {
         Value::StringValue(text) => text,
         Value::IntValue(number) => number.to_string(),
@@ -116,7 +116,7 @@ fn a_command_of_resp_is_a_span_and_its_decision_one_within_it() {
     let place = Place::new();
     let collector = Collector::start(&[]);
     let serving = Serving::start(&place, &["--otlp", &collector.url, "--resp", "127.0.0.1:0"]);
-    let address = serving.said("redis      ");
+    let address = serving.line_after("redis      ");
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     let command = |words: &[&str]| {
@@ -136,7 +136,7 @@ fn a_command_of_resp_is_a_span_and_its_decision_one_within_it() {
 
     let posts = collector.all();
     let is_told = |post: &Vec<u8>| post.windows(3).any(|bytes| bytes == b"ann");
-    assert!(!posts.iter().any(is_told), "whose count it is");
+    assert!(!posts.iter().any(is_told), "no subject is sent");
     let spans: Vec<Span> = posts.iter().flat_map(|post| spans(post)).collect();
     let (commands, decisions): (Vec<&Span>, Vec<&Span>) =
         spans.iter().partition(|span| span.name != "decide");
@@ -146,11 +146,11 @@ fn a_command_of_resp_is_a_span_and_its_decision_one_within_it() {
     for (span, result) in commands.iter().zip(results) {
         let expected =
             ["network.protocol.name=resp".to_owned(), format!("tollgate.result={result}")];
-        assert_eq!(told(span), expected);
+        assert_eq!(attributes(span), expected);
     }
     let of: Vec<&[u8]> = decisions.iter().map(|span| &*span.parent_span_id).collect();
     assert_eq!(of, [&*commands[0].span_id, &*commands[1].span_id]);
-    let outcomes: Vec<String> = decisions.iter().flat_map(|span| told(span)).collect();
+    let outcomes: Vec<String> = decisions.iter().flat_map(|span| attributes(span)).collect();
     let expected = ["allowed", "denied"].map(|outcome| {
         ["tollgate.authority=store".to_owned(), format!("tollgate.outcome={outcome}")]
     });
@@ -176,7 +176,7 @@ fn a_question_is_a_span_below_the_callers_and_each_decision_one_within_it() {
     let posts = collector.all();
     for post in &posts {
         let is_told = |word: &str| post.windows(word.len()).any(|bytes| bytes == word.as_bytes());
-        assert!(!is_told("ann") && !is_told("192.0.2.7"), "whose count it is");
+        assert!(!is_told("ann") && !is_told("192.0.2.7"), "no subject is sent");
         assert!(is_told("service.name") && is_told("tollgate"));
     }
     let spans: Vec<Span> = posts.iter().flat_map(|post| spans(post)).collect();
@@ -193,7 +193,7 @@ fn a_question_is_a_span_below_the_callers_and_each_decision_one_within_it() {
         assert!(span.status.clone().unwrap_or_default().code != 2, "no error of the service");
     }
     assert_eq!(
-        told(requests[1]),
+        attributes(requests[1]),
         ["http.request.method=POST", "http.response.status_code=429", "http.route=/v1/check"]
     );
     let within = |request: &Span| -> Vec<String> {
@@ -202,7 +202,7 @@ fn a_question_is_a_span_below_the_callers_and_each_decision_one_within_it() {
             assert!(span.start_time_unix_nano >= request.start_time_unix_nano);
             assert!(span.end_time_unix_nano <= request.end_time_unix_nano);
         });
-        ours.map(|span| told(span).join(" ")).collect()
+        ours.map(|span| attributes(span).join(" ")).collect()
     };
     let decided = |outcome: &str| format!("tollgate.authority=store tollgate.outcome={outcome}");
     assert_eq!(within(requests[0]), [decided("allowed")]);

@@ -114,7 +114,12 @@ impl Limit {
         for condition in &self.conditions {
             let (key, value) = equality(condition)
                 .ok_or_else(|| format!("the condition `{condition}` has no equal"))?;
-            let field = field_of(&key).ok_or_else(|| format!("`{key}` is no name of a field"))?;
+            let field = field_of(&key).ok_or_else(|| {
+                format!(
+                    "`{key}` is not the name of a \
+                                                              field"
+                )
+            })?;
             if value.contains('*') || when.iter().any(|(known, _)| *known == field) {
                 return Err(format!("the condition `{condition}` has no equal"));
             }
@@ -123,7 +128,12 @@ impl Limit {
         for variable in &self.variables {
             let key = selector(variable)
                 .ok_or_else(|| format!("the variable `{variable}` has no equal"))?;
-            let field = field_of(&key).ok_or_else(|| format!("`{key}` is no name of a field"))?;
+            let field = field_of(&key).ok_or_else(|| {
+                format!(
+                    "`{key}` is not the name of a \
+                                                              field"
+                )
+            })?;
             if field == "path" {
                 return Err("a policy does not count by `path`, which callers choose".to_owned());
             }

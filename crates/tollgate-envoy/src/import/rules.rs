@@ -99,13 +99,13 @@ fn policy(
     let mut subject = vec!["field.domain".to_owned()];
     for step in steps {
         let field = field_of(&step.key);
-        let field = field.ok_or_else(|| format!("`{}` is no name of a field", step.key))?;
+        let field = field.ok_or_else(|| format!("`{}` is not the name of a field", step.key))?;
         if when.iter().any(|(known, _)| *known == field) {
-            return Err(format!("`{}` stands in it twice", step.key));
+            return Err(format!("`{}` is in it twice", step.key));
         }
         let pattern = match &step.value {
             Met::Exactly(value) if value.contains('*') => {
-                return Err(format!("`{value}` has a `*` that is none"));
+                return Err(format!("`{value}` has a literal `*`"));
             }
             Met::Exactly(value) => value.clone(),
             Met::Like(value) if value.find('*') == Some(value.len() - 1) => value.clone(),

@@ -41,7 +41,7 @@ impl Reader<'_> {
                 let what = format!(
                     "config error, yaml file contains list of type other than map: {shown}"
                 );
-                self.error(each.at, what, "write a descriptor, as `- key: user`");
+                self.error(each.at, what, "write a descriptor, e.g. `- key: user`");
             } else if let Some(fields) = self.fields(each, "a descriptor", DESCRIPTOR) {
                 self.descriptor(each.at, &fields, parent, level, found);
             }
@@ -64,7 +64,7 @@ impl Reader<'_> {
                 return;
             }
             let at = fields.at("key").unwrap_or(at);
-            return self.error(at, "descriptor has empty key", "say which entry, as `key: user`");
+            return self.error(at, "descriptor has empty key", "name the entry, e.g. `key: user`");
         }
         let joined = if value.is_empty() { key.clone() } else { format!("{key}_{value}") };
         let steps = [parent, &[joined.as_str().into()]].concat();
@@ -87,7 +87,7 @@ impl Reader<'_> {
         if !level.insert(key, value, is_wild, node) {
             let at = fields.at("key").unwrap_or(at);
             let what = format!("duplicate descriptor composite key '{}'", steps.join("."));
-            self.error(at, what, "put what belongs to it under one descriptor");
+            self.error(at, what, "put its children under one descriptor");
         }
     }
 
@@ -233,7 +233,7 @@ impl Reader<'_> {
             (Some(theirs), Some((_, ours))) => format!("{theirs}, {ours}"),
             (Some(theirs), None) => theirs,
             (None, Some((_, ours))) => ours.clone(),
-            // The unit is wrong, and this was said.
+            // The unit is wrong, which was reported.
             (None, None) => return None,
         };
         // Ours alone goes first, so that a mistake in it is not shown with theirs before it.

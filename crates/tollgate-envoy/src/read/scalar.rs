@@ -28,7 +28,7 @@ impl<'t> Reader<'t> {
         self.problems.push(Problem::warning(Some(at), what, remedy));
     }
 
-    /// A value as it is written; empty for one that an alias stands for.
+    /// A value as it is written; empty for an alias.
     pub(super) fn written(&self, at: Span) -> &'t str {
         let written = self.text.get(at.start..at.end).unwrap_or_default().trim();
         if written.starts_with('*') { "" } else { written }
@@ -96,7 +96,7 @@ impl<'t> Reader<'t> {
         T::default()
     }
 
-    /// Any value, for what is passed on.
+    /// Any value, to be passed on.
     pub(super) fn json(&mut self, node: &tree::Node) -> serde_json::Value {
         use serde_json::Value as Json;
         match &node.value {

@@ -79,7 +79,7 @@ fn run(limits: &str, rates: &[u64; NODES], events: &[Event]) -> Vec<(u64, u64)> 
     for event in events {
         match *event {
             Event::Pass(us) => {
-                // In steps, so that what arrives in between is answered then.
+                // In steps, so that events in between are answered then.
                 for _ in 0..8 {
                     world.pass(us.div_ceil(8));
                     land(&mut flying);

@@ -66,8 +66,8 @@ fn a_limit_that_others_use_up_is_asked_about_less_and_less() {
     assert_eq!(admitted, 300);
 }
 
-/// A subject that is never hot is denied no longer than the store says, and a 64th of the lease's
-/// time: what it is admitted in between ends the doubling.
+/// A subject that is never hot is denied no longer than the store's wait, and a 64th of the lease's
+/// time: an admission in between ends the doubling.
 #[test]
 fn a_denial_after_an_admission_holds_as_long_as_the_first() {
     let world = World::new();

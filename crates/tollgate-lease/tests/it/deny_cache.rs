@@ -29,7 +29,7 @@ fn a_denied_subject_is_not_asked_about_until_it_may_be_admitted() {
     }
     assert_eq!(world.asked(), asked);
     world.pass(1_000);
-    assert!(check(&node, "a").is_allowed(), "exactly when it was told to come back");
+    assert!(check(&node, "a").is_allowed(), "exactly when its wait ends");
     assert_eq!(node.store().counters().denied, 99);
 }
 

@@ -67,7 +67,7 @@ fn a_store_that_is_away_is_asked_by_each_and_what_is_held_is_spent() {
         spent += u64::from(answer.is_some());
         answer.is_none()
     });
-    // All but the one that renews are answered of what is held.
+    // All but the one that renews are answered from the held units.
     assert_eq!((spent, flying.len()), (held - 1, 1));
     remote.is_away.store(false, Ordering::Relaxed);
     assert!(flying.iter_mut().all(|check| check.poll(&world).is_some()));
@@ -86,7 +86,7 @@ fn a_reset_ends_what_this_node_holds() {
     assert_eq!(now(node.check(Ask::new("a").peek())).unwrap().remaining(), 1_000);
 }
 
-/// The bound of a reset elsewhere, or of a store that lost its counts: what all nodes hold.
+/// The bound of a reset elsewhere, or of a store that lost its counts: the units of all nodes.
 #[test]
 fn a_reset_elsewhere_adds_at_most_what_is_held() {
     let world = World::new();

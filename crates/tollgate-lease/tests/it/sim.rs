@@ -107,7 +107,7 @@ impl Remote {
     async fn travel(&self, which: usize) {
         let until = self.world.now_us() + self.delays[which].load(Ordering::Relaxed);
         core::future::poll_fn(|_| {
-            // Whoever moves the time polls again.
+            // The caller that moves the time polls again.
             let is_there = self.world.now_us() >= until && !self.is_away.load(Ordering::Relaxed);
             if is_there { Poll::Ready(()) } else { Poll::Pending }
         })

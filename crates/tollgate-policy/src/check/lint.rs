@@ -48,7 +48,7 @@ pub(super) fn limits(
         problems.push(Problem::warning(
             place.name,
             format!("a check of `{}` may cross slots on a cluster", policy.name),
-            "name the field that all its subjects share, as `shard = \"field.resource\"`, so that a \
+            "name the field that all its subjects share, e.g. `shard = \"field.resource\"`, so that a \
              check is one call; or write `shard = \"never\"` when several calls will do",
         ).of_cluster());
     }
@@ -119,7 +119,7 @@ pub(super) fn slots(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Pro
             place.name,
             format!("`{name}` applies to every request, and denies those that are only checked"),
             format!(
-                "`{limit}` is for requests that acquire and release: add a condition, as \
+                "`{limit}` is for requests that acquire and release: add a condition, e.g. \
                  `when = {{ field.kind = \"job\" }}`"
             ),
         ));

@@ -1,4 +1,4 @@
-//! Checks of local shares: that each limit has one, and what they come to.
+//! Checks of local shares: that each limit has one, and its size.
 
 use tollgate::{LimitSet, Share};
 
@@ -49,7 +49,7 @@ fn limits(
             }
         };
         let least = cost.least().unwrap_or(1);
-        // What is never admitted anyway is another warning.
+        // A limit that never admits anything has a different warning.
         if least > shared.capacity() && least <= limit.capacity() {
             problems.push(Problem::warning(
                 at,

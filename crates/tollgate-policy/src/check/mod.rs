@@ -97,7 +97,7 @@ fn overrides(policy: &Policy, place: &PolicySpans, work: &mut Work, problems: &m
     }
 }
 
-/// The most shadow policies when all that apply are checked: each is a check of its own.
+/// The maximum number of shadow policies when all that apply are checked: each is a separate check.
 const MAX_SHADOWS: usize = 16;
 
 fn shadows(combine: Combine, policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
@@ -153,7 +153,7 @@ fn numbers(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
         error(place.when, format!("a condition of `{name}` can never hold"), remedy);
     }
     if overrides.clone().any(|other| other.when.is_empty()) {
-        let remedy = "without a condition it is no override: make it the limit of the entry";
+        let remedy = "without a condition it is not an override: make it the limit of the entry";
         error(place.whole, format!("an override of `{name}` has no condition"), remedy);
     }
 }
@@ -178,7 +178,7 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
             match Pattern::parse(&condition.field, &pattern.to_string()) {
                 Ok(read) if read == *pattern => {}
                 _ => refuse(
-                    format!("`{condition}` is no condition as it would be written"),
+                    format!("`{condition}` is not a condition as it would be written"),
                     "make patterns with `Pattern::parse`",
                 ),
             }
@@ -193,7 +193,7 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
             match Dimension::parse(&dimension.to_string()) {
                 Ok(read) if read == *dimension => {}
                 Ok(_) => refuse(
-                    format!("`{dimension}` is no dimension as it would be written"),
+                    format!("`{dimension}` is not a dimension as it would be written"),
                     "make dimensions with `Dimension::parse`",
                 ),
                 Err(error) => refuse(error.what().to_owned(), error.remedy()),
@@ -208,7 +208,7 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
     for field in fields {
         if Field::parse(&field.to_string()).as_ref() != Ok(field) {
             let remedy = "make fields with `Field::parse`: names of headers are in lower case";
-            refuse(format!("`{field}` is no field as it would be written"), remedy);
+            refuse(format!("`{field}` is not a field as it would be written"), remedy);
         }
     }
 }
@@ -331,8 +331,12 @@ fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>
             }
             problems.push(Problem::error(
                 place.cost.or(place.name),
-                format!("`{}` and `{}` can apply together and differ in cost", other.name, policy.name),
-                "one check has one cost: give both the same, conditions that exclude each other, or \
+                format!(
+                    "`{}` and `{}` can apply together and differ in cost",
+                    other.name, policy.name
+                ),
+                "one check has one cost: give both the same, conditions that exclude each other, \
+                 or \
                  `match = \"first\"`",
             ));
             break;

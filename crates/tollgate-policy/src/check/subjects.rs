@@ -60,7 +60,7 @@ pub(super) fn check(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Pro
                     "this subject can be the same as `{}`, under limits of the same identity",
                     named(&other.subject)
                 ),
-                "a request would be counted twice in one count: name the limits, as `anon: 10/s`, \
+                "a request would be counted twice in one count: name the limits, e.g. `anon: 10/s`, \
                  or let something else stand in",
             ));
         }
@@ -108,13 +108,13 @@ fn absences(entry: &Entry, at: &EntrySpans, problems: &mut Vec<Problem>) {
                 None => {
                     let remedy = if chain.len() > 1 {
                         format!(
-                            "it stands in, and can be absent too: write a table, as `absent = {{ \
+                            "it stands in, and can be absent too: write a table, e.g. `absent = {{ \
                              {start} = \"{field}\", {field} = \"skip\" }}` with quotes around names \
                              with a dot"
                         )
                     } else {
                         "write `absent = \"skip\"` (this limit does not apply), `\"deny\"`, or what \
-                         stands in, as `\"ip\"`"
+                         stands in, e.g. `\"ip\"`"
                             .to_owned()
                     };
                     problems.push(Problem::error(

@@ -1,4 +1,4 @@
-//! What an administrator asks of a gate: corrections, a probe, and rulings (`rulings.rs`).
+//! An administrator's calls on a gate: corrections, a probe, and rulings (`rulings.rs`).
 
 use core::time::Duration;
 

@@ -47,7 +47,8 @@ impl<T: Clone> Kept<'_, T> {
     }
 }
 
-/// The answer of a gate: whether the request may go on, what decided it, and why.
+/// The answer of a gate: whether the request may go on, the authority that decided it, and the
+/// reason.
 ///
 /// An answer keeps the policies that it was given under, and stays valid when they are replaced.
 /// [`Answer::into_owned`] turns one that borrows ([`Gate::ask_now`](super::Gate::ask_now)) into one
@@ -154,7 +155,7 @@ impl<'a> Answer<'a> {
         self.outcome
     }
 
-    /// What decided the request.
+    /// The authority that decided the request.
     #[must_use]
     #[inline]
     pub fn authority(&self) -> Authority {

@@ -246,7 +246,7 @@ impl Plan {
     }
 }
 
-/// A store that claims to answer at once and does not is treated as failed.
+/// A store that claims to answer immediately and does not is treated as failed.
 #[cold]
 pub(super) fn no_answer() -> Error {
     let what = "the store did not answer at once, though it says that it does";

@@ -101,8 +101,8 @@ impl<S: Store> Gate<S> {
         answer.into_owned()
     }
 
-    /// [`Gate::ask`] without async, if the store answers at once, as memory does. Otherwise `None`,
-    /// and the store was not called. The answer borrows: an owned answer takes as long as
+    /// [`Gate::ask`] without async, if the store answers immediately, as memory does. Otherwise
+    /// `None`, and the store was not called. The answer borrows: an owned answer takes as long as
     /// everything else.
     #[inline]
     pub fn ask_now<'a>(&'a self, prepared: &'a Prepared) -> Option<Answer<'a>> {

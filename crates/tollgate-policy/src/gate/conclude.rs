@@ -34,8 +34,8 @@ impl<S: Store> Inner<S> {
         Some(&local.limiter)
     }
 
-    /// The answer to a plan from the store's result; where the store failed and the policies say
-    /// so, by the share of this process.
+    /// The answer to a plan from the store's result; where the store failed and the policies allow
+    /// it, by the share of this process.
     #[inline(always)]
     pub(super) fn conclude<'l>(
         &'l self,
@@ -141,7 +141,7 @@ impl<'a> Answer<'a> {
             parts: Cow::Owned(parts.into_vec()),
             outcome,
             authority: Authority::LocalShare,
-            // Its words are about the share, of which waiting makes no more.
+            // Its text is about the share, which waiting does not enlarge.
             decision: (outcome != Outcome::FailedClosed).then_some(Kept::Owned(decision)),
             cause: Some(Arc::new(Cause::Error(error))),
             shadows: Vec::new(),

@@ -1,4 +1,4 @@
-//! What a prepared request is counted under, for callers that charge without a check.
+//! The counts of a prepared request, for callers that charge without a check.
 
 use tollgate::{Ask, LimitSet, Subject};
 

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use crate::policies::Policies;
 
-/// What decided a request: the gate, its policies, and the store. The mark is three numbers, so it
-/// keeps nothing alive.
+/// The parts that decided a request: the gate, its policies, and the store. The mark is three
+/// numbers, so it keeps nothing alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DecisionMark {
     gate: u64,

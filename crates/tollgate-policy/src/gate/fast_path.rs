@@ -29,8 +29,8 @@ impl<S: Store> Gate<S> {
     /// `subject` builds the subject, as [`subject_of`](crate::subject_of) does. A front may build
     /// it without the field's text, and returns `None` if a field was malformed.
     ///
-    /// `None` in all other cases: with other policies, if the store cannot answer at once, and if
-    /// there is no such subject. The store was then not called; use the general path.
+    /// `None` in all other cases: with other policies, if the store cannot answer immediately, and
+    /// if the subject is invalid. The store was then not called; use the general path.
     #[inline(always)]
     pub fn check_at_once<T>(
         &self,
@@ -48,7 +48,7 @@ impl<S: Store> Gate<S> {
             let subject = subject(field, prefix)?;
             let ask = Ask::from(Counted::new(&subject, limits)).cost(*cost);
             let checked = self.0.limiter.check(ask).at_once();
-            // Read in place: the processor stalls on a move of what was written just now.
+            // Read in place: the processor stalls on a move of data that was written just now.
             let Some(Ok(decision)) = &checked else {
                 let failed = checked.and_then(Result::err);
                 let answer = self.0.ask_single(live, single, subject, failed, started, view);
@@ -94,7 +94,7 @@ impl Live {
 }
 
 impl<S: Store> Inner<S> {
-    /// The answer to a plan from a store that answers at once.
+    /// The answer to a plan from a store that answers immediately.
     #[inline(always)]
     pub(super) fn ask_now<'l>(&'l self, live: &'l Arc<Live>, plan: &'l Plan) -> Answer<'l> {
         let checked = plan.only(live).and_then(|ask| self.limiter.check(ask).at_once());

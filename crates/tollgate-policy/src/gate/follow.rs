@@ -122,7 +122,7 @@ impl<S: Store> Admin<'_, S> {
         Ok(true)
     }
 
-    /// The notice of this name that is no ruling, as [`Admin::read_rulings`] last found it, with
+    /// The notice of this name that is not a ruling, as [`Admin::read_rulings`] last found it, with
     /// the time that it has left now.
     #[must_use]
     pub fn notice(self, name: &str) -> Option<Notice> {

@@ -1,4 +1,4 @@
-//! What a gate counts of holds.
+//! A gate's counters of holds.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -109,8 +109,7 @@ impl HoldCounters {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// The units that those commits had beyond what was reserved: the bound of what is owed for
-    /// them.
+    /// The units of those commits beyond their reservations: the bound of their debt.
     #[must_use]
     pub fn units_over(&self) -> u64 {
         self.debt.load(Ordering::Relaxed)

@@ -27,13 +27,13 @@ pub struct Admission {
     /// The hold. `None` where nothing is held: on a denial, without a policy or a limit, and where
     /// the failure rule admits.
     pub hold: Option<Hold>,
-    /// Where a front reads what was used, if the policy that reserved says so.
+    /// The place where a front reads the used units, if the policy that reserved sets it.
     pub commit: Option<Commit>,
     /// A hold that the store may have placed though it failed. Nobody knows of it, so that it is to
     /// be given back ([`Holds::release_in_doubt`](super::Holds::release_in_doubt)), or it stays
     /// until it ends.
     pub in_doubt: Option<Hold>,
-    /// How many wait ahead of a request that stands in line.
+    /// How many wait ahead of a request that is in the line.
     pub ahead: usize,
 }
 
@@ -62,7 +62,8 @@ impl<S: Store> Gate<S> {
     /// one of their limits counts slots, and as [`Gate::ask`] does elsewhere. It is for fronts that
     /// know when a request has ended, and that settle what it held then.
     ///
-    /// There is always an answer: what cannot be held is denied, whatever the failure rule says.
+    /// There is always an answer: a request that cannot be held is denied, whatever the failure
+    /// rule is.
     pub async fn admit(&self, prepared: Prepared) -> Admission {
         let Some((kind, ttl)) = prepared.plan.holds(&prepared.live) else {
             let answer = self.ask(prepared).await;
@@ -188,8 +189,7 @@ impl Live {
 }
 
 impl Plan {
-    /// Reserves the quantile of what was committed before, where the policy wants that and enough
-    /// is known.
+    /// Reserves the quantile of earlier commits, where the policy wants that and enough is known.
     pub(super) fn estimate(&mut self, live: &Live) {
         let Some(place) = self.reserves else { return };
         let Some(Reserve { estimate: Estimate::Quantile { at_most, .. }, max, .. }) =

@@ -106,8 +106,8 @@ impl<S: Store> Inline<'_, S> {
         self.gate.charged_limits(result, shares, terms, started)
     }
 
-    /// Refunds the charge of a receipt, once, or a [part](tollgate::Receipt::part) of it. What this
-    /// process admitted by its share is given back there, if it still counts.
+    /// Refunds the charge of a receipt, once, or a [part](tollgate::Receipt::part) of it. Units
+    /// that this process admitted by its share are given back there, if they still count.
     ///
     /// # Errors
     /// Zero units, or more than were charged; a receipt of another store, or of the share of

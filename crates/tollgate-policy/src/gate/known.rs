@@ -1,5 +1,5 @@
-//! What the store last answered about counts, for when it is away. The memory is bounded: the
-//! oldest notes go first.
+//! The store's last answers about counts, for when it is away. The memory is bounded: the oldest
+//! notes go first.
 
 use core::mem::swap;
 
@@ -13,7 +13,7 @@ const SHARDS: usize = 64;
 /// The most notes of one generation of a part. A table of 4,096 buckets takes so many.
 const GENERATION: usize = 3_584;
 
-/// What remained of a limit.
+/// The units that remained of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Note {
     /// In units.
@@ -66,7 +66,7 @@ impl Notes {
         self.young.insert(key, note);
     }
 
-    /// What is known of a count, unless that is outdated or was taken.
+    /// The knowledge of a count, unless that is outdated or was taken.
     pub(super) fn take(&mut self, key: u64, now: Time) -> Option<Note> {
         let old = self.old.get_mut(&key).map(|note| core::mem::replace(note, TAKEN));
         let young = self.young.get_mut(&key).map(|note| core::mem::replace(note, TAKEN));

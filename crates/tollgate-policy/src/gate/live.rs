@@ -22,7 +22,7 @@ pub(crate) struct Live {
     pub(crate) revision: Revision,
     pub(super) mark: DecisionMark,
     counters: Vec<Arc<Counters>>,
-    /// Of each policy that reserves a quantile of what was committed.
+    /// Of each policy that reserves a quantile of its commits.
     pub(super) quantiles: Vec<Option<Arc<Mutex<Quantile>>>>,
     /// The values that fronts derive from these policies.
     extensions: Extensions,

@@ -1,5 +1,5 @@
-//! What this process admits by itself while the store is away: its share of each limit, by the same
-//! strategies, in memory.
+//! The decisions of this process alone while the store is away: by its share of each limit, by the
+//! same strategies, in memory.
 
 use std::hash::BuildHasher as _;
 
@@ -14,8 +14,8 @@ use super::known::{Note, Notes, RecentCounts};
 use crate::on_failure::OnFailure;
 use crate::ready::Local;
 
-/// The counts of this process, and what the store last said. The counts stay when the store is
-/// back, so that a further outage is no new burst.
+/// The counts of this process, and the store's last answers. The counts stay when the store is
+/// back, so that a further outage does not add a new burst.
 #[derive(Debug)]
 pub(super) struct LocalCounts {
     pub(super) limiter: Limiter<MemoryStore>,
@@ -23,7 +23,7 @@ pub(super) struct LocalCounts {
     hash: foldhash::fast::RandomState,
 }
 
-/// What is asked of a request, without its limits.
+/// A request's demand, without its limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     pub(super) cost: u64,
@@ -124,8 +124,8 @@ impl LocalCounts {
         }
     }
 
-    /// Begins a count from what the store last said: at most the share of what remained then does
-    /// remain. Other decisions about it wait until this is done.
+    /// Begins a count from the store's last answer: at most the share of the units that remained
+    /// then does remain. Other decisions about it wait until this is done.
     fn begin(&self, count: SharedCount<'_>) -> Result<(), Error> {
         let SharedCount { subject, whole, local } = count;
         let key = self.key(subject.as_str(), whole);
@@ -140,7 +140,7 @@ impl LocalCounts {
         }
         let ask = || Ask::new(subject).under(&local.limits);
         let fresh = self.limiter.check(ask().peek()).now()?;
-        // A full memory counts newcomers together: they must not begin with what each has used.
+        // A full memory counts newcomers together: they must not begin with the use of each.
         if fresh.is_shared() {
             return Ok(());
         }
@@ -198,7 +198,7 @@ mod tests {
     use tollgate::ManualClock;
 
     /// Five outages of a second, a second apart, under as much demand as there can be: one burst of
-    /// the share, and what the share gives in the whole time.
+    /// the share, and the units of the share in the whole time.
     #[test]
     fn outages_that_come_and_go_admit_one_burst_and_the_rate_of_the_share() {
         let share: tollgate::Share = "1/4".parse().unwrap();

@@ -1,4 +1,4 @@
-//! What a gate reports about its answers: its own counters, and an observer of the program.
+//! A gate's reports about its answers: its own counters, and an observer of the program.
 
 use core::fmt;
 use core::time::Duration;
@@ -28,7 +28,7 @@ pub struct Event<'e> {
     pub subject: Option<&'e str>,
     /// The outcome.
     pub outcome: Outcome,
-    /// What decided.
+    /// The authority that decided.
     pub authority: Authority,
     /// Why the store failed, if a failure rule decided.
     pub error: Option<&'e Error>,
@@ -126,7 +126,7 @@ fn cell(outcome: Outcome, authority: Authority) -> usize {
     authority as usize * OUTCOMES + outcome as usize
 }
 
-/// What a gate has counted so far.
+/// The counters of a gate so far.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct GateCounters<'g> {
@@ -160,7 +160,7 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// What is known by policy. It outlives a reload, so no count is lost.
+/// The counters by policy. It outlives a reload, so no count is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     counters: Mutex<BTreeMap<String, Arc<Counters>>>,

@@ -15,7 +15,7 @@ const MAX_KNOWN: usize = 65_536;
 /// The shortest time between two sweeps of ended holds, which make room when there is none.
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 
-/// The open holds. A hash stands for each: two holds with one hash count as one.
+/// The open holds. A hash represents each: two holds with one hash count as one.
 #[derive(Debug, Default)]
 pub(super) struct OpenHolds {
     hasher: RandomState,
@@ -35,7 +35,7 @@ struct End {
     here: Instant,
 }
 
-/// The time between two times of a store: what a process can wait for.
+/// The time between two times of a store, which a process can wait for.
 fn between(from: Time, to: Time) -> Duration {
     Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()).min(MAX_PERIOD_US))
 }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(open.count(begin + SECOND), 1);
         assert_eq!(open.count(begin + 5 * SECOND - Duration::from_micros(1)), 1);
         assert_eq!(open.count(begin + 5 * SECOND), 0);
-        // Whoever renews for a shorter time has the hold for a shorter time.
+        // A renewal for a shorter time has the hold for a shorter time.
         let mut cut = slot(end(9));
         open.placed(&cut, at, begin);
         cut.end = end(2);

@@ -1,4 +1,4 @@
-//! A prepared request: what a front may still set before the store is asked.
+//! A prepared request, with the settings that a front may still change before the store is asked.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Prepared {
     pub(super) started: Option<Instant>,
     /// The caller's name for a hold.
     pub(super) name: Option<HoldName>,
-    /// What a peek judges its cost as.
+    /// The kind of cost that a peek judges.
     pub(super) kind: Option<HoldKind>,
     /// Whether nothing is charged.
     pub(super) is_peek: bool,
@@ -41,8 +41,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What holds the units of the request where a policy reserves its cost, and for how long: what
-    /// its end does is in the kind.
+    /// The kind and the time of the hold where a policy reserves its cost; the kind includes the
+    /// effect of its end.
     #[must_use]
     pub fn reserves(&self) -> Option<(HoldKind, Duration)> {
         let (kind, ttl) = self.plan.holds(&self.live)?;
@@ -170,8 +170,8 @@ impl Prepared {
     }
 
     /// Sets the cost in units; the default is one. Of a policy that reserves it takes the place of
-    /// the estimate, and is denied above its `max`. Nothing changes if a policy that applies has
-    /// another cost of its own, since the two would conflict.
+    /// the estimate, and is denied above its `max`. Nothing changes if a policy that applies sets
+    /// another cost, since the two would conflict.
     ///
     /// # Errors
     /// The policy that has a cost.

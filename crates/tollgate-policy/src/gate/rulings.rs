@@ -15,12 +15,12 @@ use crate::pattern::Condition;
 use crate::policies::Policies;
 use crate::ruling::{Effect, Ruling};
 
-/// What is known of the rulings in the store.
+/// The known rulings in the store.
 #[derive(Debug, Default)]
 pub(super) struct Following {
     pub(super) seen: Mutex<Option<u64>>,
     pub(super) is_failing: AtomicBool,
-    /// The notices that are no rulings, and when they were asked for.
+    /// The notices that are not rulings, and when they were asked for.
     pub(super) others: Mutex<Option<(Vec<Notice>, Instant)>>,
 }
 
@@ -51,9 +51,8 @@ pub(super) struct RulingEffect<'r> {
 }
 
 impl Rulings {
-    /// The rulings that were read at `asked`, `None` if there is no readable one; and the notices
-    /// that are none. `hash` puts the hash of each API key in its place: an older version wrote the
-    /// key.
+    /// The rulings that were read at `asked`, `None` if there is no readable one; and the other
+    /// notices. `hash` puts the hash of each API key in its place: an older version wrote the key.
     pub(super) fn new(
         notices: Vec<Notice>,
         asked: Instant,

@@ -1,4 +1,4 @@
-//! What becomes of open holds: they are committed, released or renewed.
+//! The settlement of open holds: they are committed, released or renewed.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -114,7 +114,7 @@ impl<S: Store> Holds<'_, S> {
         hold: &Hold,
         pause: impl Fn(Duration) -> P,
     ) -> Option<bool> {
-        // What asked for it may still be on its way, over another connection.
+        // The ask for it may still be on its way, over another connection.
         for pauses in 0..BELIEVED_AFTER {
             pause(PAUSE.saturating_mul(1 << pauses)).await;
             if self.gate.0.give_back(hold, &pause).await? {

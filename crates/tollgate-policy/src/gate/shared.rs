@@ -61,7 +61,7 @@ pub(super) struct Inner<S> {
     pub(super) overused: AtomicU64,
     pub(super) holds: HoldCounters,
     pub(super) loss: Loss,
-    /// What this process admits by itself while the store is away.
+    /// The counts of this process alone while the store is away.
     pub(super) local: OnceLock<Box<LocalCounts>>,
     pub(super) following: Following,
     pub(super) observer: Option<Box<dyn Observer>>,
@@ -112,7 +112,7 @@ impl<S: Store> Gate<S> {
     ) -> Result<Self, ParseError> {
         // A limiter needs default limits; every question here has its own.
         let minute = Period::from_micros(60_000_000).ok_or_else(|| {
-            ParseError::whole("1m", "this is no period", "give one from 1us to 366d")
+            ParseError::whole("1m", "this is not a period", "give one from 1us to 366d")
         })?;
         let unused = LimitSet::from(Limit::new(Quota::new(1, minute), Strategy::Gcra)?);
         let registry = Registry::default();
@@ -156,14 +156,14 @@ impl<S: Store> Gate<S> {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The policies in force, with what was derived from them.
+    /// The policies in force, with their derived parts.
     #[must_use]
     #[inline]
     pub fn current(&self) -> Current {
         Current(self.0.live.load())
     }
 
-    /// What this gate has counted.
+    /// The counters of this gate.
     #[must_use]
     pub fn counters(&self) -> GateCounters<'_> {
         let Inner { registry, inline, unmatched, holds, repeats, overused, .. } = &*self.0;

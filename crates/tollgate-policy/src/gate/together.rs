@@ -1,5 +1,5 @@
-//! Checks of inline limits that a front decides together, such as the commands that one client sent
-//! at once. They share two readings of the clock and one report for each outcome.
+//! Checks of inline limits that a front decides together, such as the commands that one client
+//! pipelined. They share two readings of the clock and one report for each outcome.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -11,8 +11,8 @@ use super::ask::no_answer;
 use super::{Event, Inline};
 use crate::outcome::{Authority, Outcome};
 
-/// Answers that were given and not yet reported. [`Inline::report`] must receive them: what is
-/// dropped is in no counter.
+/// Answers that were given and not yet reported. [`Inline::report`] must receive them: a dropped
+/// one is in no counter.
 #[derive(Debug)]
 #[must_use = "answers that are not reported are in no counter"]
 pub struct CheckBatch {
@@ -33,8 +33,8 @@ struct OutcomeCount {
 }
 
 impl<S: Store> Inline<'_, S> {
-    /// Begins checks that are decided together; `None` unless the store answers at once, as memory
-    /// does.
+    /// Begins checks that are decided together; `None` unless the store answers immediately, as
+    /// memory does.
     #[inline]
     pub fn batch(self) -> Option<CheckBatch> {
         let together = || CheckBatch {
@@ -60,7 +60,7 @@ impl<S: Store> Inline<'_, S> {
         view: impl FnOnce(&Decision<'_>) -> T,
     ) -> Result<T, Error> {
         let check = || self.gate.0.limiter.check(Ask::from(counted).cost(cost));
-        // Read in place: the processor stalls on a move of what was written just now.
+        // Read in place: the processor stalls on a move of data that was written just now.
         let checked = check().at_once();
         if let Some(Ok(decision)) = &checked {
             self.add(together, decision);

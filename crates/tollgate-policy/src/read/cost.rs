@@ -16,7 +16,7 @@ pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
 pub(crate) const RESERVE_KEYS: [&str; 7] =
     ["reserve", "otherwise", "at_most", "commit", "max", "hold", "at_end"];
 
-const FROM: &str = "name the field, as `from = \"field.weight\"`";
+const FROM: &str = "name the field, e.g. `from = \"field.weight\"`";
 
 pub(super) fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {
     let right = "a whole number, `{ from = \"field.weight\", max = 50, otherwise = 1 }`, or \
@@ -42,18 +42,18 @@ pub(super) fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {
 }
 
 fn most(reader: &mut Reader<'_>, keys: &Keys<'_>) -> Option<u64> {
-    let remedy = "write the most that one request may cost, as `max = 50`";
+    let remedy = "write the most that one request may cost, e.g. `max = 50`";
     let max = reader.required(keys, keys.at, "max", remedy)?;
     reader.whole(max, "max", 1, MAX_COST)
 }
 
 /// A field with a number.
 fn field(reader: &mut Reader<'_>, node: &Node, key: &str, remedy: &str) -> Option<Field> {
-    let text = reader.text(node, key, "a field, as `\"field.weight\"`")?;
+    let text = reader.text(node, key, "a field, e.g. `\"field.weight\"`")?;
     match Field::parse(text) {
         Ok(field @ (Field::Header(_) | Field::Custom(_))) => Some(field),
         Ok(field) => {
-            reader.error(node.at, format!("`{field}` is no number"), remedy);
+            reader.error(node.at, format!("`{field}` is not a number"), remedy);
             None
         }
         Err(error) => {
@@ -87,13 +87,13 @@ fn reserve(reader: &mut Reader<'_>, node: &Node) -> Option<Reserve> {
     );
     if let (false, Some(node)) = (is_quantile, keys.get("at_most")) {
         let what = "`at_most` is for an estimate by a quantile";
-        reader.error(node.at, what, "leave it out, or reserve one, as `reserve = \"p90\"`");
+        reader.error(node.at, what, "leave it out, or reserve one, e.g. `reserve = \"p90\"`");
     }
     let estimate = keys.get("reserve").and_then(|node| estimate(reader, &keys, node, max));
     let commit = match keys.get("commit") {
         None => Some(None),
         Some(node) => {
-            let right = "a text in quotes, as `\"header.x-tokens-used\"` or `\"bytes\"`";
+            let right = "a text in quotes, e.g. `\"header.x-tokens-used\"` or `\"bytes\"`";
             reader.text(node, "commit", right).and_then(|text| match Commit::parse(text) {
                 Ok(commit) => Some(Some(commit)),
                 Err(error) => {
@@ -103,7 +103,7 @@ fn reserve(reader: &mut Reader<'_>, node: &Node) -> Option<Reserve> {
             })
         }
     };
-    let remedy = "say how long the estimate is held unless it is committed, as `hold = \"2m\"`";
+    let remedy = "say how long the estimate is held unless it is committed, e.g. `hold = \"2m\"`";
     let hold = reader.required(&keys, keys.at, "hold", remedy);
     let hold = hold.and_then(|node| hold_of(reader, node));
     let charges = keys.get("at_end").map_or(Some(true), |node| match &node.value {
@@ -145,7 +145,7 @@ fn estimate(
         }
         Value::Text(text) if Estimate::percent(text).is_some() => {
             let percent = Estimate::percent(text)?;
-            let remedy = "say what is reserved until enough is known, as `otherwise = 500`";
+            let remedy = "say what is reserved until enough is known, e.g. `otherwise = 500`";
             let otherwise = reader.required(keys, keys.at, "otherwise", remedy);
             let otherwise = otherwise
                 .and_then(|node| reader.whole(node, "otherwise", 1, max.unwrap_or(MAX_COST)));
@@ -153,7 +153,7 @@ fn estimate(
             Some(Estimate::Quantile { percent, otherwise: otherwise?, at_most: at_most? })
         }
         Value::Text(_) => {
-            let remedy = "reserve a number, or what a field says, as `\"header.x-max-tokens\"`";
+            let remedy = "reserve a number, or what a field says, e.g. `\"header.x-max-tokens\"`";
             let field = field(reader, node, "reserve", remedy);
             let otherwise = otherwise(reader, keys, max);
             Some(Estimate::From { field: field?, otherwise: otherwise? })
@@ -162,7 +162,7 @@ fn estimate(
             reader.wrong(
                 node,
                 "reserve",
-                "a whole number, or a field, as `\"header.x-max-tokens\"`",
+                "a whole number, or a field, e.g. `\"header.x-max-tokens\"`",
             );
             None
         }
@@ -172,7 +172,7 @@ fn estimate(
 /// The part of a limit that an estimate takes at most.
 fn at_most(reader: &mut Reader<'_>, keys: &Keys<'_>) -> Option<Share> {
     let Some(node) = keys.get("at_most") else { return Share::new(1, 10) };
-    let text = reader.text(node, "at_most", "a share in quotes, as `\"10 %\"`")?;
+    let text = reader.text(node, "at_most", "a share in quotes, e.g. `\"10 %\"`")?;
     match text.parse() {
         Ok(share) => Some(share),
         Err(error) => {
@@ -183,15 +183,15 @@ fn at_most(reader: &mut Reader<'_>, keys: &Keys<'_>) -> Option<Share> {
 }
 
 fn hold_of(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
-    let text = reader.text(node, "hold", "a duration in quotes from 1ms to 366d, as `\"2m\"`")?;
+    let text = reader.text(node, "hold", "a duration in quotes from 1ms to 366d, e.g. `\"2m\"`")?;
     let read = text.parse::<Period>().ok().map(Period::as_duration);
     let hold = read.filter(|hold| (MIN_HOLD..=MAX_HOLD).contains(hold));
     if hold.is_none() {
         let what = match text {
-            "" => "an empty text is no time of a hold".to_owned(),
-            _ => format!("`{}` is no time of a hold", shown(text)),
+            "" => "an empty text is not a time of a hold".to_owned(),
+            _ => format!("`{}` is not a time of a hold", shown(text)),
         };
-        reader.error(node.at, what, "write a duration from 1ms to 366d, as `hold = \"2m\"`");
+        reader.error(node.at, what, "write a duration from 1ms to 366d, e.g. `hold = \"2m\"`");
     }
     hold
 }

@@ -38,12 +38,12 @@ pub(crate) const MAX_ABSENT: usize = 64;
 pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, EntrySpans)> {
     let keys = reader.keys(node, "an entry of limits", &ENTRY_KEYS)?;
     let mut place = EntrySpans::default();
-    let remedy = "say whose count it is: `subject = \"ip\"`";
+    let remedy = "name the subject: `subject = \"ip\"`";
     let subject = reader.required(&keys, keys.at, "subject", remedy).and_then(|node| {
         place.subject = Some(node.at);
         subject(reader, node)
     });
-    let remedy = "say how much, as `limit = \"10/s, 240/h\"`";
+    let remedy = "say how much, e.g. `limit = \"10/s, 240/h\"`";
     let limits = reader
         .required(&keys, keys.at, "limit", remedy)
         .and_then(|node| limits(reader, node, "leave the entry out, or write an override with it"));
@@ -108,7 +108,7 @@ fn limits(
     let mut places = Vec::new();
     let mut sound = !nodes.is_empty();
     for node in nodes {
-        let right = "a text in quotes, as `\"10/s, 240/h\"`, or a list of them";
+        let right = "a text in quotes, e.g. `\"10/s, 240/h\"`, or a list of them";
         let Some(text) = reader.text(node, "limit", right) else {
             sound = false;
             continue;
@@ -119,7 +119,7 @@ fn limits(
                 all.push(set);
             }
             Err(_) if ["unlimited", "banned"].contains(&text.to_ascii_lowercase().as_str()) => {
-                reader.error(node.at, format!("`{text}` is no limit here"), word);
+                reader.error(node.at, format!("`{text}` is not a limit here"), word);
                 sound = false;
             }
             Err(error) => {
@@ -238,11 +238,11 @@ fn overrides(
             sound = false;
             continue;
         };
-        let remedy = "say for whom, as `when = { user = \"alice\" }`";
+        let remedy = "say for whom, e.g. `when = { user = \"alice\" }`";
         let conditions =
             reader.required(&keys, keys.at, "when", remedy).and_then(|node| when(reader, node));
         let mut spans = Vec::new();
-        let remedy = "say how much, as `limit = \"100/s\"`, `\"unlimited\"` or `\"banned\"`";
+        let remedy = "say how much, e.g. `limit = \"100/s\"`, `\"unlimited\"` or `\"banned\"`";
         let rule =
             reader.required(&keys, keys.at, "limit", remedy).and_then(|node| match &node.value {
                 Value::Text(word) if word == "unlimited" => Some(Rule::Unlimited),
@@ -269,14 +269,14 @@ fn overrides(
 /// Reads conditions: a table of fields, each with one pattern or a list of them.
 pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition>> {
     let Value::Table(pairs) = &node.value else {
-        reader.wrong(node, "when", "a table of fields, as `{ path = \"/api/*\" }`");
+        reader.wrong(node, "when", "a table of fields, e.g. `{ path = \"/api/*\" }`");
         return None;
     };
     let mut conditions: Vec<Condition> = Vec::new();
     let mut sound = true;
     let pairs = flat(pairs);
     if pairs.is_empty() {
-        let remedy = "write a condition, as `path = \"/api/*\"`; a policy without `when` applies \
+        let remedy = "write a condition, e.g. `path = \"/api/*\"`; a policy without `when` applies \
                       to every request";
         reader.error(node.at, "`when` has no condition", remedy);
         sound = false;
@@ -315,7 +315,7 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
     let key = field.to_string();
     let nodes = reader.one_or_more(node, &key);
     if nodes.len() > MAX_PATTERNS {
-        let remedy = format!("at most {MAX_PATTERNS}: write prefixes, as `abc*`");
+        let remedy = format!("at most {MAX_PATTERNS}: write prefixes, e.g. `abc*`");
         reader.error(node.at, format!("there are {} values of `{key}`", nodes.len()), remedy);
         return None;
     }
@@ -324,10 +324,10 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
     for node in nodes {
         let right = match field {
             Field::Ip => {
-                "a text in quotes, as `\"192.0.2.0/24\"`, `{ file = \"list.txt\" }`, or a \
+                "a text in quotes, e.g. `\"192.0.2.0/24\"`, `{ file = \"list.txt\" }`, or a \
                           list of them"
             }
-            _ => "a text in quotes, as `\"abc\"` or `\"abc*\"`, or a list of them",
+            _ => "a text in quotes, e.g. `\"abc\"` or `\"abc*\"`, or a list of them",
         };
         if let (Field::Ip, Value::Table(_)) = (field, &node.value) {
             match listed(reader, node) {
@@ -357,12 +357,12 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
 /// Reads networks in a separate file: `{ file = "list.txt" }`.
 fn listed(reader: &mut Reader<'_>, node: &Node) -> Option<NetworkList> {
     let keys = reader.keys(node, "a list of networks", &LIST_KEYS)?;
-    let remedy = "name the file, as `{ file = \"list.txt\" }`";
+    let remedy = "name the file, e.g. `{ file = \"list.txt\" }`";
     let file = reader.required(&keys, keys.at, "file", remedy)?;
-    let right = "the path of a file in quotes, as `\"list.txt\"`";
+    let right = "the path of a file in quotes, e.g. `\"list.txt\"`";
     let path = reader.text(file, "file", right)?;
     if path.is_empty() {
-        reader.error(file.at, "an empty path is no file", remedy);
+        reader.error(file.at, "an empty path is not a file", remedy);
         return None;
     }
     match (reader.lists)(path) {

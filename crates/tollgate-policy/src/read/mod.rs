@@ -75,7 +75,7 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
             Value::Whole(_) => "this program reads version 1: write `version = 1`",
             _ => "it is the whole number 1, without quotes: `version = 1` (YAML: `version: 1`)",
         };
-        reader.error(node.at, "this is no version of a policy file", remedy);
+        reader.error(node.at, "this is not a version of a policy file", remedy);
     }
     let combine = keys.get("match").and_then(|node| match &node.value {
         Value::Text(word) if word == "first" => Some(Combine::First),
@@ -131,14 +131,15 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
 fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy, PolicySpans)> {
     let keys = reader.keys(node, "a policy", &POLICY_KEYS)?;
     let mut place = PolicySpans { whole: Some(keys.at), ..PolicySpans::default() };
-    let name = reader.required(&keys, keys.at, "name", "every policy has one, as `name = \"api\"`");
+    let name =
+        reader.required(&keys, keys.at, "name", "every policy has one, e.g. `name = \"api\"`");
     let name = name.and_then(|node| {
         place.name = Some(node.at);
         let right = "a text in quotes of 1 to 64 letters, digits, `_`, `-` or `.`";
         let name = reader.text(node, "name", right)?;
         let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         if name.is_empty() || name.len() > 64 || !name.bytes().all(sound) {
-            reader.error(node.at, "this is no name of a policy", format!("it is {right}"));
+            reader.error(node.at, "this is not the name of a policy", format!("it is {right}"));
             return None;
         }
         Some(name.to_owned())
@@ -173,7 +174,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
     let shard = keys.get("shard").map_or(Some(Shard::Unsaid), |node| {
         place.shard = Some(node.at);
         let text =
-            reader.text(node, "shard", "a field, as `\"field.resource\"`, or `\"never\"`")?;
+            reader.text(node, "shard", "a field, e.g. `\"field.resource\"`, or `\"never\"`")?;
         if text == "never" {
             return Some(Shard::Never);
         }
@@ -181,7 +182,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
             Ok(field) => Some(Shard::By(field)),
             Err(_) if closest(text, ["never"]).is_some() => {
                 let remedy = "did you mean `never`? It is a field, or `never`";
-                reader.error(node.at, format!("`{text}` is no shard"), remedy);
+                reader.error(node.at, format!("`{text}` is not a shard"), remedy);
                 None
             }
             Err(error) => {
@@ -242,16 +243,16 @@ fn entries(
 }
 
 fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
-    let remedy = "write a duration from 1ms to 1m, as `deadline = \"20ms\"`";
+    let remedy = "write a duration from 1ms to 1m, e.g. `deadline = \"20ms\"`";
     let Value::Text(text) = &node.value else {
-        reader.wrong(node, "deadline", "a duration in quotes from 1ms to 1m, as `\"20ms\"`");
+        reader.wrong(node, "deadline", "a duration in quotes from 1ms to 1m, e.g. `\"20ms\"`");
         return None;
     };
     let found = parse_deadline(text);
     if found.is_none() {
         let what = match text.as_str() {
-            "" => "an empty text is no deadline".to_owned(),
-            _ => format!("`{}` is no deadline", shown(text)),
+            "" => "an empty text is not a deadline".to_owned(),
+            _ => format!("`{}` is not a deadline", shown(text)),
         };
         reader.error(node.at, what, remedy);
     }

@@ -13,9 +13,9 @@ const MAX_NODES: u32 = 1_000_000;
 pub(crate) const LOCAL_KEYS: [&str; 1] = ["local"];
 
 pub(super) const REMEDY: &str = "say what to answer when the store cannot: \
-     `on_failure = \"allow\"`, `\"deny\"`, or a share for each node, as `{ local = \"25 %\" }`";
+     `on_failure = \"allow\"`, `\"deny\"`, or a share for each node, e.g. `{ local = \"25 %\" }`";
 
-/// What a file says about its nodes.
+/// A file's setting for its nodes.
 #[derive(Clone, Copy)]
 pub(super) enum Nodes {
     Unsaid,
@@ -47,18 +47,18 @@ pub(super) fn rule(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option
             Nodes::Number(number) => Share::of_nodes(number).map(OnFailure::Local),
             Nodes::Wrong => None,
             Nodes::Unsaid => {
-                let remedy = "write the number of nodes at the top, as `nodes = 4`, or the share \
-                              itself, as `on_failure = { local = \"25 %\" }`";
+                let remedy = "write the number of nodes at the top, e.g. `nodes = 4`, or the share \
+                              itself, e.g. `on_failure = { local = \"25 %\" }`";
                 reader.error(node.at, "`local` needs a share", remedy);
                 None
             }
         },
         Value::Table(_) => {
             let keys = reader.keys(node, "on_failure", &LOCAL_KEYS)?;
-            let right = "write the share of this node, as `{ local = \"25 %\" }` or `\"1/4\"`";
+            let right = "write the share of this node, e.g. `{ local = \"25 %\" }` or `\"1/4\"`";
             let share = reader.required(&keys, keys.at, "local", right)?;
             let text =
-                reader.text(share, "local", "a share in quotes, as `\"25 %\"` or `\"1/4\"`")?;
+                reader.text(share, "local", "a share in quotes, e.g. `\"25 %\"` or `\"1/4\"`")?;
             let read = text.parse().map_err(|error| reader.refused(share, text, &error));
             read.ok().map(OnFailure::Local)
         }

@@ -36,7 +36,7 @@ pub enum Value {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Key {
-    /// The key. One that is no text is written as one; a fraction, a list and others in brackets.
+    /// The key. One that is not text is written as one; a fraction, a list and others in brackets.
     pub text: String,
     /// Where it is.
     pub at: Span,

@@ -26,14 +26,14 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
                 Some(at),
                 format!("`{key}` is a list in brackets above, and a heading adds nothing to it"),
                 format!(
-                    "write its tables under headings too, as `[[policies.{key}]]` in place of \
-                     `{key} = [...]`; or write this within the brackets, as `{{ subject = \"ip\", \
+                    "write its tables under headings too, e.g. `[[policies.{key}]]` in place of \
+                     `{key} = [...]`; or write this within the brackets, e.g. `{{ subject = \"ip\", \
                      limit = \"10/s\", overrides = [{{ when = ..., limit = ... }}] }}`"
                 ),
             ));
             continue;
         }
-        let what = message.lines().next().unwrap_or("this is no TOML").to_owned();
+        let what = message.lines().next().unwrap_or("this is not TOML").to_owned();
         problems.push(Problem::error(Some(at), what, remedy(message)));
     }
     // The tree after a syntax error is a guess: existing keys could be reported as missing.

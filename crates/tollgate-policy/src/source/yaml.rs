@@ -35,7 +35,7 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
 
 /// The parser's message without its position, and advice if there is any.
 fn explain(message: &str) -> (String, &'static str) {
-    let first = message.lines().next().unwrap_or("this is no YAML");
+    let first = message.lines().next().unwrap_or("this is not YAML");
     let what = first.rfind(" at line ").and_then(|at| first.get(..at)).unwrap_or(first);
     let what = what.trim_end_matches('.');
     let says = |words: &str| what.contains(words);
@@ -52,7 +52,7 @@ fn explain(message: &str) -> (String, &'static str) {
         return (format!("the file asks for too much: {what}"), remedy);
     }
     let remedy = if says("alias") || says("anchor") {
-        "a text that begins with `*` or `&` is written in quotes, as `\"*.example.com\"`"
+        "a text that begins with `*` or `&` is written in quotes, e.g. `\"*.example.com\"`"
     } else if says("mapping values are not allowed") || says("mapping keys are not allowed") {
         "write a text with `: ` in it in quotes, and keys of one table at one column"
     } else if says("unexpected character") {

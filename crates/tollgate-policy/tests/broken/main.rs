@@ -1,4 +1,5 @@
-//! Broken files, as data in `broken/`: what is said of each, where, and what the caret is under.
+//! Broken files, as data in `broken/`: the message for each, its place, and the text above the
+//! caret.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
 use std::path::Path;
@@ -42,7 +43,7 @@ fn file(kind: &str, text: &str, format: Format) -> String {
     }
 }
 
-/// Each case is a kind, the text, `=>`, and what is said; cases are parted by a line of dashes.
+/// Each case is a kind, the text, `=>`, and the message; cases are parted by a line of dashes.
 fn run(name: &str, format: Format) -> usize {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken").join(name);
     let text = std::fs::read_to_string(path).unwrap();
@@ -76,7 +77,7 @@ fn broken(text: &str) -> Problems {
     Policies::parse_named("p.toml", text, Format::Toml).unwrap_err()
 }
 
-/// What each problem says is right.
+/// The correction of each problem.
 fn remedies(text: &str) -> Vec<String> {
     match Policies::parse(text, Format::Toml) {
         Ok(policies) => policies.warnings().iter().map(|p| p.remedy().to_owned()).collect(),
@@ -105,7 +106,7 @@ fn remedies_name_what_was_likely_meant() {
         (file("policy", "qqqq = 5\n", Format::Toml), "the keys here are name"),
         (
             entry("subject = \"user\", limit = \"1/s\", absent = \"api_key\""),
-            "it stands in, and can be absent too: write a table, as `absent = { user = \"api_key\"",
+            "it stands in, and can be absent too: write a table, e.g. `absent = { user = \"api_key\"",
         ),
         (entry("subject = \"user\", limit = \"1/s\""), "write `absent = \"skip\"` (this limit"),
         ("version = \"1\"\npolicies = 5".to_owned(), "without quotes: `version = 1`"),
@@ -114,7 +115,7 @@ fn remedies_name_what_was_likely_meant() {
         let said = remedies(&text);
         assert!(said.iter().any(|remedy| remedy.contains(says)), "{text}\n{said:#?}");
     }
-    // The value of a secret is in no message; that it stands in the line cannot be helped.
+    // The value of a secret is in no message; that it is in the line cannot be helped.
     let text = file("policy", "when.header.cookie = \"s3cret\"\n", Format::Toml);
     let policies = Policies::parse(&text, Format::Toml).unwrap();
     let all: Vec<_> = policies.warnings().iter().collect();
@@ -131,7 +132,7 @@ fn yaml_remedies_speak_of_yaml() {
         first.remedy().to_owned()
     };
     for (text, says) in [
-        ("a: *.example.com", "in quotes, as `\"*.example.com\"`"),
+        ("a: *.example.com", "in quotes, e.g. `\"*.example.com\"`"),
         ("a: b: c", "keys of one table at one column"),
         ("a: @b", "special character in quotes"),
         ("a: !secret b", "leave the tag out"),
@@ -151,12 +152,12 @@ fn yaml_remedies_speak_of_yaml() {
 fn marks_and_ends_of_lines_move_no_column() {
     let text = format!("{TOML}limits = [{{ subject = \"usr\", limit = \"1/s\" }}]\n");
     let said_of = |text: &str| said(text, Format::Toml);
-    let usual = vec!["5:24 error <usr> `usr` is no field".to_owned()];
+    let usual = vec!["5:24 error <usr> `usr` is not a field".to_owned()];
     assert_eq!(said_of(&text), usual);
     assert_eq!(said_of(&text.replace('\n', "\r\n")), usual);
     assert_eq!(said_of(&format!("\u{feff}{text}")), usual);
     let marked = "\u{feff}version = 2\npolicies = 5";
-    assert_eq!(said_of(marked)[0], "1:11 error <2> this is no version of a policy file");
+    assert_eq!(said_of(marked)[0], "1:11 error <2> this is not a version of a policy file");
     assert!(broken(marked).to_string().contains("\n1 | version = 2\n  |           ^\n"));
     // A tab is one column, and shown as some blanks.
     let tabs = text.replace(" = [{", "\t=\t[{");
@@ -165,7 +166,7 @@ fn marks_and_ends_of_lines_move_no_column() {
     let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
     assert_eq!(line("5 |").find("usr"), line("  |    ").find("^^^"), "{shown}");
     let yaml = format!("{YAML}{}", YAML_LIMITS.replace("ip", "usr"));
-    let usual = vec!["6:18 error <usr> `usr` is no field".to_owned()];
+    let usual = vec!["6:18 error <usr> `usr` is not a field".to_owned()];
     for ends in ["\n", "\r\n", "\r"] {
         assert_eq!(said(&yaml.replace('\n', ends), Format::Yaml), usual, "{ends:?}");
         let marked = format!("\u{feff}{}", yaml.replace('\n', ends));
@@ -244,10 +245,10 @@ fn what_others_wrote_moves_no_cursor_and_fills_no_log() {
         assert!(problem.remedy().chars().count() <= 2_003);
         assert!(problems.to_string().chars().count() < 3_500);
     }
-    // What is wrong stands behind the name, and is still there.
+    // The invalid part is behind the name, and is still there.
     let long =
         file("entry", &format!("subject = \"{}\", limit = \"1/s\"", "x".repeat(999)), Format::Toml);
-    assert!(broken(&long).iter().next().unwrap().what().ends_with("xxx` is no field"));
+    assert!(broken(&long).iter().next().unwrap().what().ends_with("xxx` is not a field"));
 }
 
 #[test]
@@ -267,8 +268,8 @@ fn what_is_no_file_is_told() {
         ("missing.toml", (1, 1), "the file cannot be read: "),
         ("p.txt", (1, 1), "the name of the file does not say how it is written"),
         ("p", (1, 1), "the name of the file does not say how it is written"),
-        ("latin.toml", (2, 3), "from here on this is no UTF-8"),
-        ("wide.yaml", (1, 1), "from here on this is no UTF-8"),
+        ("latin.toml", (2, 3), "from here on this is not UTF-8"),
+        ("wide.yaml", (1, 1), "from here on this is not UTF-8"),
         ("full.toml", (1, 1), "the file says nothing"),
         ("over.toml", (1, 1), "the file has over 4194304 bytes"),
     ] {

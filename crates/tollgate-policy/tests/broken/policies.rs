@@ -1,4 +1,4 @@
-//! Policies that are read, and what is wrong with them together.
+//! Policies that can be read, and the problems between them.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn the_first_policy_that_hides_another_is_named() {
     assert!(said.iter().all(|remedy| remedy.starts_with("`a` applies whenever")), "{said:?}");
 }
 
-/// What a program puts together is held to what a file may say.
+/// A program's policies are held to the rules of a file.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn policies_of_a_program_mean_what_they_would_if_written() {
@@ -146,11 +146,11 @@ fn policies_of_a_program_mean_what_they_would_if_written() {
             let field = Field::parse("field.x").unwrap();
             p.cost = Cost::From { field, max: 5, otherwise: Some(6) };
         }),
-        ("no field as it", &|p| {
+        ("not a field as it", &|p| {
             let field = Field::Header("X-Cost".into());
             p.cost = Cost::From { field, max: 5, otherwise: None };
         }),
-        ("no field as it", &|p| p.shard = Shard::By(Field::Custom("a b".into()))),
+        ("not a field as it", &|p| p.shard = Shard::By(Field::Custom("a b".into()))),
         ("cannot be made", &|p| p.entries[0].subject.clear()),
         ("cannot be made", &|p| p.entries[0].subject.push(Dimension::Field(Field::Ip))),
         ("`path` cannot be a subject", &|p| {
@@ -164,28 +164,28 @@ fn policies_of_a_program_mean_what_they_would_if_written() {
             let cookie = Dimension::Field(Field::Header("cookie".into()));
             p.entries[0].absent.insert(Field::User, Absent::Instead(cookie));
         }),
-        ("no dimension as it", &|p| {
+        ("not a dimension as it", &|p| {
             p.entries[0].subject.push(Dimension::Field(Field::Header("X-A".into())));
         }),
         ("named as the field `user`", &|p| p.entries[0].subject.push(constant("user", "a"))),
         ("1 to 256 bytes", &|p| p.entries[0].subject.push(constant("a", ""))),
-        ("no condition as it", &|p| {
+        ("not a condition as it", &|p| {
             p.when.push(condition(Field::Host, Pattern::Exact("A.com".into())));
         }),
-        ("no condition as it", &|p| {
+        ("not a condition as it", &|p| {
             p.when.push(condition(Field::User, Pattern::Exact("*".into())));
         }),
-        ("no condition as it", &|p| {
+        ("not a condition as it", &|p| {
             p.when.push(condition(Field::User, Pattern::Below(".a".into())));
         }),
-        ("no field as it", &|p| {
+        ("not a field as it", &|p| {
             p.when.push(condition(Field::Header("X-A".into()), Pattern::Any));
         }),
         ("can never hold", &|p| p.when.push(Condition::new(Field::User, Vec::new()))),
         ("has no condition", &|p| {
             p.entries[0] = entry().overridden(Vec::new(), Rule::Banned);
         }),
-        ("no condition as it", &|p| {
+        ("not a condition as it", &|p| {
             let when = vec![condition(Field::User, Pattern::Exact("".into()))];
             p.entries[0] = entry().overridden(when, Rule::Banned);
         }),

@@ -1,4 +1,4 @@
-//! Policy files: the examples, every kind of problem with its place, TOML and YAML alike, hostile
+//! Policy files: the examples, every kind of problem with its place, in both TOML and YAML, hostile
 //! files.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
@@ -358,9 +358,9 @@ fn a_heading_that_adds_to_a_list_in_brackets_is_told_in_words() {
     assert!(
         problem
             .remedy()
-            .starts_with("write its tables under headings too, as `[[policies.limits]]`")
+            .starts_with("write its tables under headings too, e.g. `[[policies.limits]]`")
     );
-    // What the remedy says is taken.
+    // The remedy's text is accepted.
     let right = "limits = [{ subject = \"ip\", limit = \"10/s\", overrides = [{ when = { ip = \
                  \"10.0.0.1\" }, limit = \"unlimited\" }] }]";
     assert!(toml(&policy(right)).is_ok());

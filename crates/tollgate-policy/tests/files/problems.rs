@@ -1,4 +1,4 @@
-//! What is wrong in a file, with its place.
+//! The problems in a file, with their places.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn every_problem_is_told_with_its_place() {
         ("version = 1", &["1:1 error `policies` is missing"]),
         (
             "policies = []\nversion = 2",
-            &["1:12 error there is no policy", "2:11 error this is no version of a policy file"],
+            &["1:12 error there is no policy", "2:11 error this is not a version of a policy file"],
         ),
         ("version = 1\npolicies = 5", &["2:12 error `policies` is a whole number"]),
         ("version = 1\npolicies = [5]", &["2:13 error a policy is a whole number"]),
@@ -27,10 +27,10 @@ fn every_problem_is_told_with_its_place() {
             &entry("subject = \"path\", limit = \"10/s\""),
             &["5:24 error `path` cannot be a subject"],
         ),
-        (&entry("subject = \"usr\", limit = \"10/s\""), &["5:24 error `usr` is no field"]),
+        (&entry("subject = \"usr\", limit = \"10/s\""), &["5:24 error `usr` is not a field"]),
         (
             &entry("subject = \"header.a b\", limit = \"10/s\""),
-            &["5:31 error this is no name of a header"],
+            &["5:31 error this is not the name of a header"],
         ),
         (
             &entry("subject = [\"ip\", \"ip\"], limit = \"10/s\""),
@@ -65,7 +65,8 @@ fn every_problem_is_told_with_its_place() {
         ),
         (
             &entry(
-                "subject = \"user\", limit = \"10/s\", absent = { user = \"skip\", route = \"deny\" }",
+                "subject = \"user\", limit = \"10/s\", absent = { user = \"skip\", route = \
+                 \"deny\" }",
             ),
             &["5:47 error `route` is not in this subject"],
         ),
@@ -140,7 +141,7 @@ fn every_problem_is_told_with_its_place() {
         ),
         (
             &policy("deadline = \"2h\"\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
-            &["5:12 error `2h` is no deadline"],
+            &["5:12 error `2h` is not a deadline"],
         ),
         (
             &policy("deadline = 50\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
@@ -155,7 +156,7 @@ fn every_problem_is_told_with_its_place() {
             &[
                 "5:8 error `max` is missing",
                 "5:8 error `otherwise` is missing",
-                "5:17 error `ip` is no number",
+                "5:17 error `ip` is not a number",
             ],
         ),
         (
@@ -216,8 +217,11 @@ limits = [{ subject = "ip", limit = "1/s" }]
 fn entries_that_would_be_one_count_are_joined_or_refused() {
     let entries = |all: &str| wrong(&policy(&format!("shard = \"never\"\nlimits = [{all}]")));
     assert!(
-        entries("{ subject = [\"ip\", \"host\"], limit = \"1/s\" }, { subject = [\"host\", \"ip\"], limit = \"9/m\" }")
-            .is_empty()
+        entries(
+            "{ subject = [\"ip\", \"host\"], limit = \"1/s\" }, { subject = [\"host\", \
+                 \"ip\"], limit = \"9/m\" }"
+        )
+        .is_empty()
     );
     let clash =
         entries("{ subject = \"ip\", limit = \"1/s\" }, { subject = \"ip\", limit = \"2/s\" }");
@@ -226,18 +230,21 @@ fn entries_that_would_be_one_count_are_joined_or_refused() {
         "{clash:?}"
     );
     let clash = entries(
-        "{ subject = \"ip\", limit = \"1/s\" }, { subject = \"user\", limit = \"2/s\", absent = \"ip\" }",
+        "{ subject = \"ip\", limit = \"1/s\" }, { subject = \"user\", limit = \"2/s\", absent = \
+         \"ip\" }",
     );
     assert!(clash[0].contains("can be the same as `ip`"), "{clash:?}");
-    // Under names of their own they are two counts.
+    // Under different names they are two counts.
     let apart = entries(
-        "{ subject = \"ip\", limit = \"1/s\" }, { subject = \"user\", limit = \"u: 2/s\", absent = \"ip\" }",
+        "{ subject = \"ip\", limit = \"1/s\" }, { subject = \"user\", limit = \"u: 2/s\", absent = \
+         \"ip\" }",
     );
     assert!(apart.is_empty(), "{apart:?}");
     let twice = entries("{ subject = [\"user\", \"a=1\"], limit = \"1/s\", absent = \"a=2\" }");
     assert!(twice[0].contains("can have `a` twice"), "{twice:?}");
     let absent = entries(
-        "{ subject = \"user\", limit = \"1/s\", absent = \"skip\" }, { subject = \"user\", limit = \"9/m\", absent = \"deny\" }",
+        "{ subject = \"user\", limit = \"1/s\", absent = \"skip\" }, { subject = \"user\", limit = \
+         \"9/m\", absent = \"deny\" }",
     );
     assert!(absent[0].contains("has another `absent`"), "{absent:?}");
 }

@@ -18,7 +18,7 @@ fn an_answer_that_is_lent_says_what_one_that_is_kept_does() {
     for outcome in [Outcome::Allowed, Outcome::Allowed, Outcome::Denied] {
         let answer = block_on(kept.ask(kept.prepare(&fields)));
         assert_eq!(answer.outcome(), outcome);
-        // One that was prepared at once may be asked for again, and is charged again.
+        // One that was prepared in one step may be asked for again, and is charged again.
         let view = lent.ask_now(&prepared).unwrap();
         assert_eq!(view.outcome(), answer.outcome());
         assert_eq!(view.parts(), answer.parts());
@@ -42,7 +42,7 @@ fn a_refused_request_is_counted_and_asks_nothing() {
     assert!(ask(&gate, &fields).is_allowed());
 }
 
-/// What an answer says that is lent: which is as much as a front looks at.
+/// The fields of an answer that is lent: as much as a front looks at.
 fn told(view: &Answer<'_>) -> String {
     let reports: Vec<_> =
         view.reports().map(|(policy, report)| format!("{} {report:?}", policy.name)).collect();
@@ -129,7 +129,7 @@ fn what_has_more_to_find_is_not_judged_at_once() {
         let found = gate.check_at_once(Some(&all), in_fields(&all), told).is_some();
         assert_eq!(found, is_found, "{text}");
     }
-    // What is absent, or too long for a subject, is not known by it.
+    // An absent value, or one that is too long for a subject, is not known by it.
     let (gate, _) = gate(&one(ip));
     assert!(gate.check_at_once(None, in_fields(&[("user", "ann")]), told).is_none());
     let long = "1".repeat(70_000);
@@ -214,7 +214,7 @@ fn at_once_the_failure_rule_answers_too_and_who_has_to_wait_is_not_asked() {
     assert_eq!(*store.deadlines.lock().unwrap(), [deadline; 2]);
 }
 
-/// At once or in two steps: the observer is told the same.
+/// In one step or in two: the observer gets the same.
 #[test]
 fn an_observer_is_told_of_every_answer() {
     let observed = |store: Failing| {

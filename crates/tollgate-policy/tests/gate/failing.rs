@@ -1,4 +1,4 @@
-//! A store that fails when it is told to, and notes the deadlines that it is given.
+//! A store that fails when the test asks for it, and records the deadlines that it gets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
@@ -10,15 +10,15 @@ use tollgate::{Facts, Receipt, StoreError};
 use super::failures::Log;
 use super::*;
 
-/// A store that fails when it is told to, and remembers the deadlines it was given.
+/// A store that fails when the test asks for it, and remembers the deadlines that it got.
 #[derive(Clone)]
 pub(crate) struct Failing {
     pub(crate) store: MemoryStore,
     pub(crate) answers_at_once: bool,
     pub(crate) fails: Arc<AtomicBool>,
-    /// What fails is one state, and not the store.
+    /// One state fails, and not the store.
     pub(crate) is_damage: bool,
-    /// What was said where it was opened.
+    /// The deadline where it was opened.
     pub(crate) said: Option<Duration>,
     pub(crate) deadlines: Arc<Mutex<Vec<Option<Duration>>>>,
 }

@@ -1,4 +1,4 @@
-//! A store that fails, and what an observer and the log see of it.
+//! A store that fails, as an observer and the log see it.
 
 use std::fmt::Debug;
 use std::sync::atomic::Ordering;
@@ -80,7 +80,8 @@ fn the_stores_loss_and_its_return_are_a_line_of_the_log_each() {
     });
 }
 
-/// One damaged state, and a caller who gives the store less time than others, say nothing of it.
+/// One damaged state, and a caller that gives the store less time than others, do not count as a
+/// loss.
 #[test]
 fn what_is_no_loss_of_the_store_is_told_as_none() {
     let log = Log::default();
@@ -106,7 +107,7 @@ fn what_is_no_loss_of_the_store_is_told_as_none() {
     });
 }
 
-/// What the store's URL says holds for policies that say nothing, and for those alone.
+/// The settings of the store's URL apply to policies without any, and to those alone.
 #[test]
 fn the_deadline_of_the_store_holds_for_policies_without_one() {
     let said = Duration::from_secs(2);

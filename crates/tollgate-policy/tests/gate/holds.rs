@@ -1,4 +1,4 @@
-//! Holds by policies: what fronts that only check do with slots, and what they count.
+//! Holds by policies: slots in fronts that only check, and their counters.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is counted for whom.
+//! The subjects of counts.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::*;
 fn address_and_user_are_limited_both_and_strangers_by_address_alone() {
     let (gate, clock) = example("api.toml");
     assert_eq!(admitted(&asked(&gate, 12, &[("ip", "10.0.0.1")])), 10);
-    // The same user from another address has a count of their own, in the same check.
+    // The same user from another address has a separate count, in the same check.
     assert_eq!(admitted(&asked(&gate, 6, &[("ip", "10.0.0.2"), ("user", "ann")])), 6);
     assert_eq!(admitted(&asked(&gate, 6, &[("ip", "10.0.0.3"), ("user", "ann")])), 4);
-    // What the user's limit denied did not count for the address.
+    // A request that the user's limit denied did not count for the address.
     let answer = ask(&gate, &[("ip", "10.0.0.3")]);
     assert_eq!(answer.decision().unwrap().remaining(), 5);
     clock.advance(Duration::from_secs(1));
@@ -139,7 +139,7 @@ fn the_first_that_applies_counts_or_all_of_them() {
     assert_eq!(denied.reports().count(), 2);
     let names: Vec<&str> = denied.reports().map(|(policy, _)| policy.name.as_str()).collect();
     assert_eq!(names, ["narrow", "wide"]);
-    // What was denied took nothing of `wide`, which has one left.
+    // A denial took nothing of `wide`, which has one left.
     assert_eq!(admitted(&asked(&all, 5, &[("ip", "1.1.1.1")])), 1);
     assert_eq!(ask(&all, &[("ip", "1.1.1.1")]).policy().unwrap().name, "wide");
     let counts: HashMap<String, _> = all.counters().policies().into_iter().collect();
@@ -163,7 +163,7 @@ fn a_shadow_is_recorded_and_denies_nobody() {
     };
     assert_eq!(shadows(&answers[0]), [("trial".to_owned(), Outcome::Allowed)]);
     assert_eq!(shadows(&answers[1]), [("trial".to_owned(), Outcome::Denied)]);
-    // What is denied anyway never reaches what is tried out.
+    // A request that is denied anyway never reaches the policies in shadow.
     assert!(shadows(&answers[2]).is_empty());
     let counts: HashMap<String, _> = gate.counters().policies().into_iter().collect();
     assert_eq!(counts["trial"].get(Outcome::Denied, Authority::Shadow), 1);
@@ -189,7 +189,7 @@ fn a_charge_is_given_back_once_and_charged_on() {
     assert_eq!(block_on(gate.refund(&answer)).unwrap().unwrap().given, [1, 1]);
     assert!(block_on(gate.refund(&answer)).unwrap().unwrap().already);
     let answer = ask(&gate, &call);
-    // More than remains: what remains is taken.
+    // More than remains: the rest is taken.
     let more = block_on(gate.charge_extra(&answer, 7)).unwrap().unwrap();
     assert_eq!(more.granted(), 2);
     assert!(block_on(gate.charge_extra(&answer, 0)).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Local shares: what a gate admits by itself while its store is away.
+//! Local shares: the admissions of a gate alone while its store is away.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -47,7 +47,7 @@ fn a_share_of_each_limit_is_admitted_while_the_store_is_away() {
     let counts: HashMap<String, _> = gate.counters().policies().into_iter().collect();
     assert_eq!(counts["p"].get(Outcome::Allowed, Authority::LocalShare), 25);
     assert_eq!(counts["p"].get(Outcome::Denied, Authority::LocalShare), 76);
-    // The store decides at once where it can, and was told nothing.
+    // The store decides immediately where it can, and got no message.
     fails(&store, false);
     let back = ask(&gate, &IP);
     assert_eq!((back.authority(), back.decision().unwrap().remaining()), (Authority::Store, 99));
@@ -73,16 +73,16 @@ fn local_counts_begin_from_what_the_store_last_said() {
     let first = ask(&gate, &IP);
     assert_eq!(first.decision().unwrap().remaining(), 9, "a quarter of 40, less one");
     assert_eq!(admitted(&asked(&gate, 99, &IP)), 9);
-    // Whom nobody knows has a whole share.
+    // An unknown subject has a whole share.
     assert_eq!(admitted(&asked(&gate, 99, &[("ip", "2.2.2.2")])), 25);
 
-    // Whoever has used everything has nothing.
+    // A subject that has used everything has nothing.
     let (gate, store) = local("25 %", "100/h via sliding_log");
     assert_eq!(admitted(&asked(&gate, 200, &IP)), 100);
     fails(&store, true);
     assert_eq!(admitted(&asked(&gate, 9, &IP)), 0);
 
-    // Of several limits each begins from what is known of it.
+    // Of several limits each begins from its own knowledge.
     let (gate, store) = local("50 %", "20/s via gcra, 100/h via gcra");
     for _ in 0..9 {
         let _ = ask(&gate, &IP);
@@ -224,7 +224,7 @@ fn a_cost_above_the_share_is_denied_while_the_store_is_away_and_not_for_ever() {
     let never = asked(9);
     assert_eq!((never.outcome(), never.authority()), (Outcome::Never, Authority::LocalShare));
     assert_eq!(asked(2).outcome(), Outcome::Allowed);
-    // What no store would take is no question for a share either.
+    // What no store would take is not a question for a share either.
     assert_eq!(asked(0).outcome(), Outcome::FailedClosed);
 }
 
@@ -248,7 +248,7 @@ fn what_a_share_charged_is_given_back_there() {
     let back = ask(&gate, &IP);
     assert_eq!(back.decision().unwrap().remaining(), 7);
     assert_eq!(block_on(gate.refund(&back)).unwrap().unwrap().given, [1]);
-    // The receipt of another process's share is none of this one.
+    // The receipt of another process's share does not belong to this one.
     let (stranger, _) = local("25 %", "8/h via gcra");
     let error = block_on(stranger.inline().refund(&receipt)).unwrap_err().to_string();
     assert!(error.contains("another store"), "{error}");
@@ -294,7 +294,7 @@ fn inline_limits_have_shares_too() {
     let counters = gate.counters().inline_limits;
     assert_eq!(counters.get(Outcome::Denied, Authority::LocalShare), 1);
 
-    // It is told at once, and not in an outage, that there is no such share.
+    // The missing share is reported immediately, and not in an outage.
     fails(&store, false);
     let rare: LimitSet = "1/366d via gcra".parse().unwrap();
     let refused = block_on(gate.inline().check(Ask::new("a").under(&rare), terms)).unwrap_err();
@@ -366,7 +366,7 @@ fn a_store_that_answers_at_once_has_shares_too() {
     fails(&store, true);
     outcome((Outcome::Allowed, Authority::LocalShare));
     outcome((Outcome::Denied, Authority::LocalShare));
-    // What is noted is not noted on the fast path: such a policy does not take it.
+    // Notes are not made on the fast path: such a policy does not take it.
     let taken = gate.check_at_once(Some(&IP.as_slice()), |_, _| panic!("not asked"), |_| ());
     assert!(taken.is_none());
 }

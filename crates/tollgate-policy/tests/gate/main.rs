@@ -1,4 +1,4 @@
-//! The gate: what it answers in each case, who says so, refunds, charges afterwards, reloads.
+//! The gate: its answer and its authority in each case, refunds, charges afterwards, reloads.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
 use std::collections::HashMap;

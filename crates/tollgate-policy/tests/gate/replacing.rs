@@ -67,7 +67,8 @@ fn policies_are_replaced_under_load_without_a_wrong_answer() {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(gate.current().revision().number, 21);
-    // No count was lost: what was admitted is at most what the limit has, and what came back.
+    // No count was lost: the admitted units are at most the limit's capacity, and the units that
+    // came back.
     let more = u64::try_from(admitted(&asked(&gate, 2_000, &[("ip", "1.1.1.1")]))).unwrap();
     let all = allowed.load(Ordering::Relaxed) + more;
     assert!((1_000..=1_010).contains(&all), "{all}");

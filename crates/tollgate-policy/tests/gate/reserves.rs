@@ -1,4 +1,4 @@
-//! Costs that are known afterwards: what is held, and what a commit charges.
+//! Costs that are known afterwards: the held units, and the charge of a commit.
 
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ fn the_estimate_is_a_running_quantile_of_what_was_committed() {
     assert_eq!(first, [500; 20]);
     let known = estimate(&gate, Some(110));
     assert!((112..=119).contains(&known), "{known}");
-    // A reload keeps what is known; another quantile begins anew.
+    // A reload keeps its knowledge; another quantile starts again.
     gate.replace(parse(&one(&QUANTILE.replace("2m", "3m"))));
     assert!((112..=119).contains(&estimate(&gate, Some(110))));
     gate.replace(parse(&one(&QUANTILE.replace("p90", "p50"))));

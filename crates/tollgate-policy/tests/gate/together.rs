@@ -57,7 +57,7 @@ fn answers_together_count_as_those_alone_and_are_one_event_for_each_outcome() {
         [(Outcome::Allowed, 3), (Outcome::Denied, 2), (Outcome::Never, 1)],
         "and counted"
     );
-    // None at all are no event.
+    // An empty batch is not an event.
     gate.inline().report(gate.inline().batch().unwrap());
     assert_eq!(seen.lock().unwrap().len(), 3);
 }

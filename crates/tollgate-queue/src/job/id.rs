@@ -59,7 +59,7 @@ impl FromStr for JobId {
             Some(Self { ms: ms.parse().ok()?, number: number.parse().ok()? })
         });
         parts.ok_or_else(|| {
-            Error::invalid(format!("`{text}` is no id of a job, as 1700000000000-0"))
+            Error::invalid(format!("`{text}` is not the id of a job, e.g. 1700000000000-0"))
         })
     }
 }

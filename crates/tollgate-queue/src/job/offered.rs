@@ -88,7 +88,7 @@ impl Job {
     pub fn from_json(json: &[u8]) -> Result<Self, Error> {
         let body = Body::from_json(json).map_err(|error| {
             Error::invalid(format!(
-                "no job: {error}; right is one JSON object of fields, as {{\"to\": \"ann\"}}"
+                "no job: {error}; right is one JSON object of fields, e.g. {{\"to\": \"ann\"}}"
             ))
         })?;
         Ok(Self { body, ..Self::default() })

@@ -103,7 +103,7 @@ fn one_client_has_no_more_than_its_share() {
         "both bounds"
     );
     assert_eq!(queue.model.stats(0).refused, 2);
-    // Who is in hand waits no more.
+    // A job that is taken waits no more.
     queue.take(0, 1);
     accepted(queue.offer(0, &job_of("ann")));
     // A bound that counts all jobs includes those that came under another bound.
@@ -161,7 +161,7 @@ fn what_is_not_done_comes_back_until_it_is_dead() {
     let back = queue.take(30 * S, 9);
     assert_eq!((TestQueue::names(&back), back.jobs[0].attempt), (vec!["a".to_owned()], 2));
     assert_eq!(back.next, Some(Duration::from_secs(30) - Duration::from_micros(1)));
-    // Who had it first is late, and so is what it says of its delivery.
+    // The first holder is late, and so is its report of the delivery.
     assert_eq!(queue.nack(31 * S, first.jobs[0].tag(), Duration::ZERO), NackOutcome::Lost);
     assert_eq!(queue.nack(31 * S, back.jobs[0].tag(), Duration::ZERO), NackOutcome::DeadLettered);
     let dead = queue.model.dead_letters(9);
@@ -227,7 +227,7 @@ fn what_is_too_old_is_dropped_when_its_turn_comes() {
     assert_eq!(TestQueue::names(&queue.take(5 * S - 1, 1)), ["a"]);
     assert_eq!(TestQueue::names(&queue.take(5 * S, 9)), ["b"]);
     assert_eq!(queue.model.stats(5 * S).expired, 1);
-    // One that comes back is too old as well, and its rate is asked for what is delivered.
+    // A job that comes back is too old as well, and a delivery takes units of its rate.
     let now = 35 * S - 1;
     let taken = queue.model.take(now, "q", &queue.consumer, 9, |there| panic!("{there}"));
     assert!(taken.unwrap().jobs.is_empty());
@@ -426,7 +426,7 @@ proptest! {
                 }
                 Step::Release { nth } => {
                     if let Some(it) = pick(nth, &tag) {
-                        // Who gives a job back has it no more.
+                        // A worker that gives a job back has it no more.
                         tag.retain(|other| *other != it);
                         queue.model.release(now, it);
                     }
@@ -448,7 +448,7 @@ proptest! {
             prop_assert_eq!(stats.accepted, jobs.len() as u64);
             prop_assert_eq!(queue.model.due.len() as u64, stats.in_flight);
         }
-        // In the end whoever takes gets everything that is left, or it is counted.
+        // In the end takers get everything that is left, or it is counted.
         for _ in 0..deliveries + 2 {
             now += 100 * S;
             while !queue.take(now, 100).jobs.is_empty() {}

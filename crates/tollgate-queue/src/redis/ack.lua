@@ -30,7 +30,7 @@ if keep > 0 then
     put_down(ids)
   end
 elseif put_down(ids) < #ids then
-  -- Not all of them are out, or some are said twice, or the group is a new one.
+  -- Not all of them are out, or some are named twice, or the group is a new one.
   ids = those_out()
 end
 if #ids > 0 then

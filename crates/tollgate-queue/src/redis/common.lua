@@ -38,7 +38,7 @@ local function drain(now, at, left, before)
   return at, left, before
 end
 
--- The fields of `meta` when so many more have left.
+-- The fields of `meta` when this many more have left.
 local function note_left(notes, count, now, was_at, was_left, was_before)
   local at, left, before = drain(now, was_at, was_left, was_before)
   notes[#notes + 1] = 'left'
@@ -57,7 +57,8 @@ local function count(what, by)
   end
 end
 
--- Says to who waits that there may be something to take. Who may not say it offers all the same.
+-- Says to who waits that there may be something to take. A caller without that right offers all the
+-- same.
 local function ring()
   redis.pcall('PUBLISH', string.sub(meta, 1, -5) .. 'wake', '')
 end
@@ -149,7 +150,7 @@ local function leave_client(ids)
   end
 end
 
--- Whose a job is, or ''.
+-- The client of a job, or ''.
 local function whose(id)
   return string.sub(call('HGET', clients, id) or '', 2)
 end

@@ -41,7 +41,7 @@ local function depth(all)
   return all and there + call('ZCARD', out) or there
 end
 
--- How many could be delivered, at most so many.
+-- How many could be delivered, at most this many.
 local function undelivered(many)
   return math.min(many, depth(false))
 end
@@ -99,7 +99,7 @@ local function first()
   return is and read(is)
 end
 
--- Adds the first so many of those that were never delivered to an answer.
+-- Adds the first this many of those that were never delivered to an answer.
 local function show(many, answer)
   for _, is in ipairs(call('LRANGE', waiting, 0, many - 1)) do
     local id, fields = read(is)
@@ -107,7 +107,7 @@ local function show(many, answer)
   end
 end
 
--- Looks at so many more of those that were never delivered, from `place` on, and drops those that
+-- Looks at this many more of those that were never delivered, from `place` on, and drops those that
 -- are too old. How many it looked at and how many it left, and where to go on.
 local function sift(many, place, is_too_old)
   place = place or 0
@@ -140,7 +140,7 @@ local function name()
   return string.format('%s-%.0f', text, number)
 end
 
--- Delivers the first so many that never were: ids and fields.
+-- Delivers the first this many that never were: ids and fields.
 local function deliver(worker, many)
   local entries, taken = {}, {}
   local by = #worker .. ':' .. worker .. ','
@@ -197,7 +197,7 @@ local function keep_done(id, number)
   end
 end
 
--- Keeps no more than so many of the done.
+-- Keeps no more than this many of the done.
 local function keep_last(keep)
   if keep == 0 then
     call('DEL', done)
@@ -206,7 +206,7 @@ local function keep_last(keep)
   end
 end
 
--- The oldest so many of the done.
+-- This many of the done, the oldest first.
 local function kept(many)
   local answer = {nonce}
   for _, is in ipairs(many > 0 and call('LRANGE', done, 0, many - 1) or {}) do

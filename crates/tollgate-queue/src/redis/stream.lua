@@ -33,8 +33,8 @@ local function depth(all)
   return all and there or there - call('ZCARD', out)
 end
 
--- How many could be delivered, at most so many: what somebody else holds counts as waiting, and is
--- not there to be delivered.
+-- How many could be delivered, at most this many: jobs that somebody else holds count as waiting,
+-- and cannot be delivered.
 local function undelivered(many)
   local there = math.min(many, depth(false))
   local pending = redis.pcall('XPENDING', jobs, 'workers')
@@ -95,7 +95,7 @@ local function first()
   return entry and entry[1]
 end
 
--- Adds the first so many of those that were never delivered to an answer.
+-- Adds the first this many of those that were never delivered to an answer.
 local function show(many, answer)
   local from = '(' .. (call('HGET', meta, 'last') or '0-0')
   for _, entry in ipairs(call('XRANGE', jobs, from, '+', 'COUNT', many)) do
@@ -103,7 +103,7 @@ local function show(many, answer)
   end
 end
 
--- Looks at so many more of those that were never delivered, from `place` on, and drops those that
+-- Looks at this many more of those that were never delivered, from `place` on, and drops those that
 -- are too old. How many it looked at and how many it left, and where to go on.
 local function sift(many, place, is_too_old)
   local from = place or call('HGET', meta, 'last') or '0-0'
@@ -135,7 +135,7 @@ local function grouped(...)
   return is
 end
 
--- Delivers the first so many that never were: ids and fields.
+-- Delivers the first this many that never were: ids and fields.
 local function deliver(worker, many)
   local is = grouped('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', many, 'STREAMS', jobs, '>')
   return is and is[1][2] or {}
@@ -218,12 +218,12 @@ local function keep_done(id, number)
   end
 end
 
--- Keeps no more than so many of the done. Nothing is lost by it: they are done.
+-- Keeps no more than this many of the done. Nothing is lost by it: they are done.
 local function keep_last(keep)
   call('XTRIM', done, 'MAXLEN', '=', keep)
 end
 
--- The oldest so many of the done.
+-- This many of the done, the oldest first.
 local function kept(many)
   local answer = {nonce}
   for _, entry in ipairs(many > 0 and call('XRANGE', done, '-', '+', 'COUNT', many) or {}) do

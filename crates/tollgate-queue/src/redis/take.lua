@@ -13,7 +13,7 @@ if other then
 end
 typed(LAST)
 if not was[2] then
-  -- Who takes makes no queue: one that was removed beside its workers stays away.
+  -- A take makes no queue: one that was removed beside its workers stays away.
   if call('EXISTS', meta, KEYS[1]) == 0 then
     return {nonce, 'absent'}
   end
@@ -166,8 +166,8 @@ elseif not is_cut then
   end
   after = soonest and math.max(0, soonest - now) or -1
 end
--- All that was never delivered is out now: what still counts as waiting has somebody else. Where
--- more waits that is looked for as well, once in each visibility timeout.
+-- All jobs that were never delivered are out now: somebody else holds those that still count as
+-- waiting. Where more waits that is looked for as well, once in each visibility timeout.
 local is_last = delivered < most and granted == there and not is_cut
 local is_time = FORM == 'stream' and now - tonumber(was[9] or 0) >= visibility
 if (is_last or is_time) and depth(false) > 0 then

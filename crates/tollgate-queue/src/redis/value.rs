@@ -10,8 +10,8 @@ use crate::error::Error;
 /// The error for a reply that no script of ours gives.
 pub(super) fn unexpected_reply() -> Error {
     StoreError::permanent(
-        "a queue's script answered what none of this version answers: do other versions, or \
-         somebody else, write its keys (`tgq1:`)?",
+        "a queue's script gave an unknown answer: do other versions, or somebody else, write its \
+         keys (`tgq1:`)?",
     )
     .into()
 }

@@ -200,8 +200,7 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
     Ok(JobId::new(number(row, column)?, number(row, column + 1)?))
 }
 
-/// A decoded body. For an invalid body of another program, its raw content and what is wrong with
-/// it.
+/// A decoded body. For an invalid body of another program, its raw content and the problem with it.
 type ReadBody = Result<Body, (Body, String)>;
 
 pub(super) fn body(row: &Row<'_>, column: usize) -> rusqlite::Result<ReadBody> {

@@ -184,17 +184,17 @@ impl<B: Backend> Worker<B> {
     fn check(&self) -> Result<(), Error> {
         let Self { concurrency, batch, backoff, max_backoff, .. } = self;
         if *concurrency == 0 || *concurrency > MAX_CONCURRENCY {
-            let what = format!("{concurrency} jobs at once: 1 to {MAX_CONCURRENCY}");
+            let what = format!("{concurrency} concurrent jobs: 1 to {MAX_CONCURRENCY}");
             return Err(Error::invalid(what));
         }
         if *batch == 0 || *batch > MAX_BATCH {
-            let what = format!("{batch} jobs taken at once: 1 to {MAX_BATCH}");
+            let what = format!("{batch} jobs in one take: 1 to {MAX_BATCH}");
             return Err(Error::invalid(what));
         }
         if backoff > max_backoff || *max_backoff > MAX_DELAY {
             let what = format!(
-                "pauses of {backoff:?} to {max_backoff:?}: the first is no longer than the longest, \
-                 which is at most 366 days"
+                "pauses of {backoff:?} to {max_backoff:?}: the first is at most the longest, and \
+                 that at most 366 days"
             );
             return Err(Error::invalid(what));
         }

@@ -11,7 +11,7 @@ pub(crate) const BUILDS: [&str; 2] = ["a791ffb", "b2f3974b"];
 /// The name of the queue in all of them.
 pub(crate) const NAME: &str = "mail";
 
-/// A file of what a build wrote.
+/// A file that a build wrote.
 pub(crate) fn file(build: &str, name: &str) -> PathBuf {
     let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/formats");
     formats.join(build).join(name)

@@ -279,8 +279,8 @@ pub(crate) async fn both(
     assert_eq!(is_named(theirs), is_named(mine));
 }
 
-/// How many jobs of each client wait and are out, by what is seen of each job: what its counts are
-/// to be, and none of a client that has no job.
+/// How many jobs of each client wait and are out, by looking at each job: the expected counts, and
+/// none for a client without a job.
 pub(crate) async fn of_clients(on: &impl Backend, queue: &str) -> BTreeMap<String, (u64, u64)> {
     let mut counts = BTreeMap::<String, (u64, u64)>::new();
     for job in on.waiting(queue, 1_000).await.unwrap() {
@@ -321,13 +321,14 @@ pub(crate) async fn beyond_a_look(
     same!(on => on.offer_all(queue, &producer_settings, &short));
     same!(on => on.offer_all(queue, &producer_settings, &long));
     clock.advance(Duration::from_secs(2));
-    // One look drops so many of those that are too old and no more, and says that there are more.
+    // One look drops this many of those that are too old and no more, and reports that there are
+    // more.
     let (mut taken, mut looks) = (0, 0);
     while taken < MANY {
         let is = same!(on => on.take(queue, &consumer_settings, "w", 300));
         same!(on => on.stats(queue));
         (taken, looks) = (taken + is.jobs.len(), looks + 1);
-        assert!(looks < 50, "it stands still");
+        assert!(looks < 50, "no progress");
     }
     assert!(looks > MANY / 300 + 1, "one look found all");
     // All of them have had enough: as many looks bury them.
@@ -336,7 +337,7 @@ pub(crate) async fn beyond_a_look(
     while same!(on => on.stats(queue)).in_flight > 0 {
         same!(on => on.take(queue, &consumer_settings, "w", 5));
         buried += 1;
-        assert!(buried < 50, "it stands still");
+        assert!(buried < 50, "no progress");
     }
     assert!(buried > 1, "one look buried all");
     same!(on => on.dead_letters(queue, 9));

@@ -95,7 +95,7 @@ async fn workers_share(queue: Queue<RedisQueues>) {
     }
     let begin = std::time::Instant::now();
     while queue.stats().await.unwrap().done < 500 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "they stand still");
+        assert!(begin.elapsed() < Duration::from_secs(60), "no progress");
         tokio::task::yield_now().await;
     }
     stop.send(()).unwrap();
@@ -241,7 +241,7 @@ async fn who_has_what_is_to_be_seen() {
     assert_eq!(body(job.id.to_string()), None);
 }
 
-/// How many hear what is said to those who wait for jobs of this queue.
+/// How many receive the messages to those who wait for jobs of this queue.
 fn hearers(server: &RedisServer, queue: &str) -> i64 {
     let channel = format!("tgq1:{{queue:{queue}}}:wake");
     let answer = server.command(&[b"PUBSUB", b"NUMSUB", channel.as_bytes()]);
@@ -271,7 +271,7 @@ async fn who_waits_is_woken_by_what_there_is_to_take_and_not_by_the_clock() {
             tokio::task::yield_now().await;
         }
         for news in 0..3 {
-            // Nothing is taken; what comes after that is what a wait is for.
+            // Nothing is taken; a wait is for the jobs that come after that.
             queue.pause().await.unwrap();
             assert!(me.take("me", 1).await.unwrap().paused);
             let happens = async {

@@ -12,7 +12,7 @@ async fn many_are_offered_in_one_step() {
     let memory = Queue::new(MemoryQueues::new(), name()).unwrap();
     let producer = memory.producer(ProducerSettings::new(9)).unwrap();
     let many = producer.offer_all(&vec![Job::new(); 1_001]).await.unwrap_err();
-    assert!(many.to_string().contains("1001 jobs offered at once: at most 1000"), "{many}");
+    assert!(many.to_string().contains("1001 jobs in one offer: at most 1000"), "{many}");
     for form in FORMS {
         let queue = Queue::new(queues(server, form).await, name()).unwrap();
         let producer = queue.producer(ProducerSettings::new(999)).unwrap();

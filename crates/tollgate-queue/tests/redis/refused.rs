@@ -1,5 +1,5 @@
-//! Something else at a key of a queue, or a right that is missing: who meets it gets an error, and
-//! nothing is changed.
+//! Foreign data at a key of a queue, or a missing right: the caller gets an error, and nothing is
+//! changed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const OPERATIONS: [&str; 13] = [
 
 const NAME: &str = "mail";
 
-/// All that lies on a server.
+/// Everything on a server.
 fn all(server: &RedisServer) -> BTreeMap<Vec<u8>, Reply> {
     let dump = |key: &Vec<u8>| server.command(&[b"DUMP", key]);
     server.keys().iter().map(|key| (key.clone(), dump(key))).collect()

@@ -21,7 +21,7 @@ async fn a_server_that_forgot_everything_is_as_a_new_one() {
         producer.offer(&Job::new()).await.unwrap();
         let tag = consumer.take("w", 1).await.unwrap().jobs[0].tag();
         server.command(&[b"FLUSHALL"]);
-        // Who is at work says something before anybody takes.
+        // A worker sends something before anybody takes.
         assert!(!consumer.extend(tag).await.unwrap());
         assert_eq!(consumer.ack(&[tag.id]).await.unwrap(), 0);
         assert!(consumer.take("w", 1).await.unwrap().jobs.is_empty());
@@ -177,7 +177,7 @@ async fn what_is_gone_leaves_nothing_behind() {
             consumer.take("w", 9).await.unwrap().jobs.iter().map(|it| it.id).collect();
         assert_eq!(consumer.ack(&ids[..1]).await.unwrap(), 1);
         assert_eq!(consumer.ack(&ids[1..]).await.unwrap(), 2);
-        // The stream is there, empty; what there was; and the ids that are remembered.
+        // The stream, which is empty; the other keys; and the ids that are remembered.
         let keys = keys_of(server, &name).into_iter().map(|key| String::from_utf8(key).unwrap());
         let keys: Vec<_> = keys.map(|key| key.rsplit('}').next().unwrap().to_owned()).collect();
         let stream = if form == Layout::Stream { vec![":jobs"] } else { vec![] };

@@ -7,7 +7,7 @@ pub(super) fn is_unsent(fault: &Fault) -> bool {
     matches!(fault, Fault::Unreachable { .. } | Fault::Breaker { .. } | Fault::NotPrimary)
 }
 
-/// Whether another node may answer by now, after a fault that is no reason to ask it this time.
+/// Whether another node may answer meanwhile, after a fault that is no reason to ask it this time.
 pub(super) fn may_be_elsewhere(fault: &Fault) -> bool {
     matches!(
         fault,

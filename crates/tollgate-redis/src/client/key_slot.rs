@@ -5,8 +5,8 @@ use crate::slots::SLOTS;
 /// The polynomial of CRC-16/XMODEM, by which Redis Cluster hashes keys.
 const POLYNOMIAL: u16 = 0x1021;
 
-/// The slot of a key: its CRC-16, or that of its hash tag, modulo 16384. The tag is what stands
-/// between the first `{` and the next `}`, unless that is nothing.
+/// The slot of a key: its CRC-16, or that of its hash tag, modulo 16384. The tag is the text
+/// between the first `{` and the next `}`, unless that is empty.
 ///
 /// Source: the Redis Cluster specification, "Hash tags" and "Keys distribution model".
 pub(crate) fn key_slot(key: &[u8]) -> u16 {
@@ -29,7 +29,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// What each high byte adds.
+/// The addition for each high byte.
 static TABLE: [u16; 256] = table();
 
 #[expect(clippy::indexing_slicing, reason = "computed when this is compiled")]

@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// What makes connections to a node that publishes messages.
+    /// The connector to a node that publishes messages.
     pub(crate) fn publisher(&self) -> Option<Arc<Connector>> {
         self.nodes().first().map(|node| Arc::clone(node.connector()))
     }

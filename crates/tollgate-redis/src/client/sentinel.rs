@@ -68,12 +68,12 @@ struct Current {
     left: Option<(Endpoint, Instant)>,
 }
 
-/// What a sentinel says of the primary.
+/// A sentinel's answer about the primary.
 struct Named {
     endpoint: Endpoint,
     /// Higher for a later failover.
     epoch: u64,
-    /// Who says so.
+    /// The sentinel that answered.
     by: Arc<Connector>,
     /// The other sentinels that it knows, as they are announced.
     others: Vec<Endpoint>,
@@ -229,7 +229,8 @@ impl Shared {
         let endpoint = self.connector.options.reachable(announced);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.endpoint == endpoint {
-            // What was left stays so: the next answer may be of a sentinel that is behind.
+            // A primary that was left stays so: the next answer may be of a sentinel that is
+            // behind.
             return;
         }
         let is_left =
@@ -343,7 +344,7 @@ impl Sentinels {
     }
 }
 
-/// Asks all sentinels at once; of their answers, that of the latest failover counts.
+/// Asks all sentinels concurrently; of their answers, that of the latest failover counts.
 async fn ask_all(
     asked: &[Arc<Connector>],
     sentinels: &Sentinels,
@@ -364,7 +365,7 @@ async fn ask_all(
                 why.push(format!("{address} cannot be reached ({reason})"));
             }
             Err(Fault::NoPrimary { why: reason, .. }) => why.push(reason),
-            // What a URL says of the servers says nothing of the sentinels.
+            // A URL's options for the servers do not apply to the sentinels.
             Err(Fault::PlainToTlsPort { address }) => {
                 why.push(format!("{address} wants TLS on this port: add `?sentinel_tls=yes`"));
             }
@@ -418,7 +419,7 @@ async fn ask(sentinel: &Arc<Connector>, name: &str, within: Duration) -> Result<
         Value::ServerError(error) if error.code() == "ERR" => Err(Fault::NoPrimary {
             name: name.to_owned(),
             sentinels: sentinel.address.to_string(),
-            why: "this is no sentinel: for one server write `redis://`".to_owned(),
+            why: "this is not a sentinel: for one server write `redis://`".to_owned(),
             is_final: true,
         }),
         Value::ServerError(error) => Err(refused(&error)),
@@ -467,7 +468,7 @@ mod tests {
         Value::Array(words.map(|word| Value::BulkString(word.as_bytes().to_vec())).to_vec())
     }
 
-    /// What is learned of `others` by the first of these sentinels.
+    /// The addresses of `others` that the first of these sentinels gives.
     fn learned(options: Options, others: Vec<Value>) -> Vec<String> {
         let Target::Sentinel(sentinels) = &options.target else { panic!("no sentinels") };
         let asked = connectors(&options, sentinels).unwrap();

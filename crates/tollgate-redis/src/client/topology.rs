@@ -1,4 +1,4 @@
-//! Who keeps the keys now, as sentinels or a cluster say, and what has changed since.
+//! The owners of the keys now, by sentinels or a cluster, and the changes since.
 
 /// Where the keys are, as sentinels or a cluster said when they were asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub struct Takeover {
 
 impl Topology {
     /// The primaries that took over since `before`. Slots that moved between two primaries that
-    /// both remain are none: that is how a cluster is resharded.
+    /// both remain do not count: that is how a cluster is resharded.
     #[must_use]
     pub fn takeovers_since(&self, before: &Self) -> Vec<Takeover> {
         if self.sentinels.is_some() {

@@ -2,7 +2,7 @@
 -- ARGV: the nonce, the units to give back or, negative, to take; and from the third on, the count.
 local delta, reply = tonumber(ARGV[2]), {ARGV[1]}
 return change(3, reply, function(limit, _, count)
-  -- What is held beside it is not there to be taken.
+  -- Units that are held beside it cannot be taken.
   local kept = kept_of(count, limit)
   local remaining, reset = judge(limit)
   local before = math.max(0, remaining - kept)

@@ -35,15 +35,15 @@ if ARGV[6] ~= '' then
 end
 local counts, at = {}, now
 -- A check of rates that meets no open hold is decided as by the script for such a check: a denial
--- writes only what was carried over, mended or noted for a ban.
+-- writes only what was carried over, repaired or noted for a ban.
 local concerns_holds, changed = kind ~= nil, false
 local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
   local count, wrong = open_count(key, logs, tag, has_state, most, span)
   if wrong then
     return wrong
   end
-  -- What is counted under other numbers was charged before: it can be given back as long as its state
-  -- would have lain.
+  -- Units counted under other numbers were charged before: they can be given back as long as their
+  -- state would have lived.
   count.before_ms = not peek and count.is_carried and longest_pttl(count.keys) or 0
   count.mark = count.before_ms > 0 and mark_of(key)
   concerns_holds = concerns_holds or count.was_held or count.holds.count > 0
@@ -52,8 +52,7 @@ end)
 if wrong then
   return refused(wrong)
 end
--- The refusal of one more hold on a count that has the most that it can have, once all that is due
--- has ended.
+-- The refusal of one more hold on a full count, once all due holds have ended.
 local function crowded(holds)
   local is_charging = kind == 'c'
   if holds.count < most_holds and not (is_charging and holds.chargers >= most_charging) then
@@ -112,7 +111,7 @@ for _, count in ipairs(counts) do
     refusal = -9
   end
 end
--- What is refused changes nothing.
+-- A refusal changes nothing.
 if refusal then
   return {ARGV[1], refusal}
 end
@@ -146,7 +145,7 @@ for _, count in ipairs(counts) do
     stray = stray or is_slots and not kind and not peek
   end
 end
--- What every limit says of a cost.
+-- The answer of every limit to a cost.
 local function judge_all(cost)
   local fields, least, admitted = {}, nil, true
   for _, count in ipairs(counts) do

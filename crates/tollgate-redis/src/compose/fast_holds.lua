@@ -1,10 +1,9 @@
--- The fast path of holds: one count of pairs or slots under the numbers that it was written with, of
--- which no hold is due, and what is asked fits. Everything else is left to the general functions,
+-- The fast path of holds: one count of pairs or slots under the numbers that it was written with,
+-- without a due hold, when the request fits. Everything else is left to the general functions,
 -- which are made only then: until all is known to be simple, nothing is written. `simple` has the
 -- steps of such limits.
 
--- What was read of the arguments of a limit and of a description: most of several questions have the
--- same.
+-- The parsed arguments of a limit and of a description: most of several questions have the same.
 local read_limits, read_tags = {}, {}
 
 -- The step of a limit, the arguments of its functions, and its capacity. Nothing where it is not
@@ -16,7 +15,7 @@ local function read_limit(arg)
   end
   local args = {struct.unpack('>' .. string.rep('I7', (#arg - 8) / 7), arg, 9)}
   args[#args] = nil
-  -- A state with holds says what a window may owe where it is not the usual.
+  -- A state with holds records the debt of a window where it is not the default.
   if string.byte(arg) == 102
       and (struct.unpack('>I7', arg, 2)) ~= math.min(2 * args[1], 1099511627776) then
     return nil
@@ -107,7 +106,7 @@ local function simple_count(a)
   return count
 end
 
--- What a limit says of a cost at a time, of its two integers. Nothing where the clock has stepped
+-- A limit's answer to a cost at a time, from its two integers. Nothing where the clock has stepped
 -- back.
 local function judge_pair(limit, a, b, at, cost)
   local x, y, z, back = limit.step.view(a, b, at, unpack(limit.args))
@@ -148,7 +147,7 @@ end
 -- Whether the commands of a write may be called, once that was asked: it is so for all questions.
 local allowed
 
--- Writes the state, which stays as it is if it `is_same`, and what is said of the holds. Answers how
+-- Writes the state, which stays as it is if it `is_same`, and the sums of the holds. Answers how
 -- long that lies.
 local function write_simple(count, is_same)
   local is_open, least = count.open > 0, 0
@@ -262,7 +261,7 @@ end
 
 -- settle
 
--- A commit of what still remains.
+-- A commit of units that still remain.
 local function settle_simple()
   local id, actual = ARGV[2], tonumber(ARGV[4])
   local count = simple_count(6)

@@ -1,7 +1,7 @@
--- How long before its end a hold of the sorted set was placed. Beside one that was renewed it lies in a
--- key of its own; that of a named one ends with its fencing number, since another hold of the name may
--- be open by now. Of the others with a name it is as long as they were asked for. Answers also that key
--- and that number. Nothing where only the id of the hold may say it.
+-- How long before its end a hold of the sorted set was placed. Beside one that was renewed it lies
+-- in a separate key; that of a named one ends with its fencing number, since another hold of the
+-- name may be open meanwhile. Of the others with a name it is as long as they were asked for.
+-- Answers also that key and that number. Nothing where only the id of the hold may say it.
 local function span_of(key, member)
   local id = string.gsub(string.sub(member, 1, 16), '.', function(byte)
     return string.format('%02x', string.byte(byte))

@@ -1,5 +1,5 @@
--- How the holds of a count are written: a sorted set of ids by their ends, and their sums. An id has
--- 16 bytes, of which the first is its kind; a cost above 1 follows it.
+-- How the holds of a count are written: a sorted set of ids by their ends, and their sums. An id
+-- has 16 bytes, and the first is its kind; a cost above 1 follows it.
 
 -- The most holds that are open on one count, and of those the most whose ends charge: all that are
 -- due are charged before anything else is answered.
@@ -14,8 +14,8 @@ local skew = 1000000
 -- more where ends charge: an earlier script would misread either.
 local sums_form = '>I1I4I7I7I4I7I7I7I7'
 
--- The numbers after the version, which is odd unless holds may be named. Nothing of what no script
--- of this version has written.
+-- The numbers after the version, which is odd unless holds may be named. Nil for a text that no
+-- script of this version has written.
 local function read_sums(v, may_be_named)
   local version = string.byte(v) or 0
   if version < 1 or version > 4 or not may_be_named and version % 2 == 0
@@ -36,14 +36,14 @@ local function sums_of(is_named, chargers, ...)
   return struct.pack(sums_form, version, ...) .. more
 end
 
--- What is remembered of a hold without a name that was settled: what was charged and, behind a dot,
--- until when. Earlier scripts read the number before the dot.
+-- The record of a hold without a name that was settled: the charge and, behind a dot, until when.
+-- Earlier scripts read the number before the dot.
 local function mark_of_settled(actual, till)
   return string.format('%.0f.%.0f', actual, till)
 end
 
--- A hold of the sorted set: what it keeps, and what its end charges. The letter of a named one is
--- large.
+-- A hold of the sorted set: the units that it keeps, and the charge of its end. The letter of a
+-- named one is large.
 local function hold_of(member, score)
   local kind = string.lower(string.sub(member, 1, 1))
   local cost = 1

@@ -24,7 +24,7 @@ local function holds_of(rows)
   return list
 end
 
--- The sums anew, of the holds that are not due.
+-- Computes the sums again, of the holds that are not due.
 local function recount(holds)
   holds.count, holds.units, holds.charging, holds.chargers, holds.slots = 0, 0, 0, 0, 0
   holds.first, holds.last = 0, 0
@@ -95,8 +95,8 @@ local function find_last(holds, stop)
   end
 end
 
--- Charges as much as a limit may owe; answers what was not charged. `fits` says that all of it
--- remains.
+-- Charges up to the debt of a limit; answers the units that were not charged. `fits` says that all
+-- of it remains.
 local function charge_some(limit, units, most, fits)
   local taken = units
   if not fits then
@@ -109,7 +109,7 @@ local function charge_some(limit, units, most, fits)
   return units - taken
 end
 
--- A limit whose count can be changed apart.
+-- A limit whose count can be changed by itself.
 local function copy_of(limit)
   local copy = {}
   for name, value in pairs(limit) do
@@ -142,7 +142,7 @@ local function due_of(holds, at, back)
     'WITHSCORES'))
 end
 
--- Charges what the ends of holds charge, each at its own time. `most` is what can be used of each
+-- Charges what the ends of holds charge, each at its own time. `most` is the maximum use of each
 -- limit.
 local function charge_ends(limits, due, back, most)
   local real = now
@@ -160,7 +160,7 @@ local function charge_ends(limits, due, back, most)
   now = real
 end
 
--- Counts anew where a server has dropped the set of the holds, but not their sums.
+-- Counts again where a server has dropped the set of the holds, but not their sums.
 local function mend_sums(holds)
   if redis.call('ZCARD', holds.key .. '@') ~= holds.count + holds.due then
     recount(holds)
@@ -281,17 +281,17 @@ local function reset_of(count, i, by_itself)
   return all
 end
 
--- A limit beside what is held of it and wanted ahead in line: what remains, how long until the cost is
--- admitted, until all is free by itself, whether holds or the line make the wait longer, and when a
--- charge is recorded.
+-- A limit beside its held units and those wanted ahead in line: the remaining units, how long until
+-- the cost is admitted, until all is free by itself, whether holds or the line make the wait
+-- longer, and when a charge is recorded.
 local function judge_beside(count, i, wanted)
   local limit = count.limits[i]
   local remaining, reset, is_behind, _, _, z, row_at, wait = judge(limit, wanted)
   limit.reset, limit.is_behind = reset, is_behind
   local kept, ahead = kept_of(count, limit), line.wanted(count, limit)
   local left = math.max(0, remaining - kept)
-  -- What the limit says by itself is the wait if every hold were settled now with 0, and nobody
-  -- waited ahead.
+  -- The limit's own wait assumes that every hold is settled now with 0, and that nobody waits
+  -- ahead.
   local alone = wait
   if wanted <= left then
     wait = 0
@@ -318,7 +318,7 @@ local function write_count(count)
   local least = 0
   if holds.count > 0 then
     local last = last_end(holds)
-    -- What the ends charge counts after them.
+    -- The charges of the ends count after them.
     least = math.max(0, last - now) + (holds.charging > 0 and count.span or 0)
   end
   limits.held = holds.count > 0
@@ -369,7 +369,7 @@ local function most_as_written(old, asked)
   return list
 end
 
--- For how many microseconds the most that can be used of these limits counts.
+-- For how many microseconds the maximum use of these limits counts.
 local function span_of(limits)
   local longest = 0
   for _, limit in ipairs(limits) do
@@ -388,8 +388,8 @@ local function span_of(limits)
   return longest
 end
 
--- A count that is asked for under `tag`, with its holds: what is counted for it under its present
--- or other numbers.
+-- A count that is asked for under `tag`, with its holds: its counted units under its present or
+-- other numbers.
 local function open_count(key, logs, tag, has_state, most, span)
   local limits = read_tag(tag)
   local old, wrong, had_state = load(key, logs, #limits, limits)
@@ -412,18 +412,18 @@ local function open_count(key, logs, tag, has_state, most, span)
     count.is_carried = count.is_carried or not stays
   end
   if holds.count > 0 and not old.held then
-    -- The state lay as long as they were open, and as long as what their ends charged counted.
+    -- The state lived as long as they were open, and as long as the charges of their ends counted.
     holds.count, holds.units, holds.charging, holds.slots, holds.is_over = 0, 0, 0, 0, true
     holds.chargers = 0
   end
   count.most_before = most_as_written(old, most)
   if count.is_carried and holds.charging > 0 then
-    -- What is due is charged first, under the old numbers.
+    -- Due holds are charged first, under the old numbers.
     local at, back = clock_of(holds)
     charge_ends(old, due_of(holds, at, back), back, count.most_before)
   end
-  -- The keys of what it counts. None is written that was not read: on a cluster each may have moved
-  -- to another node already, which is an error here, before anything is written.
+  -- The keys of its counts. None is written that was not read: on a cluster each may have moved to
+  -- another node already, which is an error here, before anything is written.
   count.keys = {key}
   for i, limit in ipairs(limits) do
     count.carried[i] = adopt(limit, old[i], is_new)
@@ -457,7 +457,8 @@ local function open_held(key, logs, most)
     places[i] = limits[i]
   end
   places.held, places.text = true, limits.text
-  -- What can be used, and for how long it counts, is as it was written, whatever the holder knows.
+  -- The maximum use, and for how long it counts, are as they were written, whatever the holder
+  -- knows.
   return {limits = places, holds = holds, logs = logs, has_state = has_state,
     span = span_of(places), most = most_as_written(places, most), was_held = true,
     is_carried = false}
@@ -473,7 +474,7 @@ local function drop_stale(count)
 end
 
 -- Where the logs of a count lie, one for each limit: the identities of its limits end its key. They
--- are no keys of the call, as those of its holds are not: most limits have none.
+-- are not keys of the call, like those of its holds: most limits have none.
 local function logs_of(key, limits)
   if limits == 1 then
     return {key}
@@ -486,9 +487,9 @@ local function logs_of(key, limits)
   return logs
 end
 
--- The counts that the arguments name from `a` on, each with its key: for each how many limits, what
--- they are, 1 when they have a state beside their logs, how long what they count can matter, and for
--- each limit its letter, the most units that can be used of it, and what its functions take. Calls
+-- The counts that the arguments name from `a` on, each with its key. For each: how many limits,
+-- their identities, 1 when they have a state beside their logs, how long its counted units can
+-- matter. For each limit: its letter, its maximum use, and the arguments of its functions. Calls
 -- `open` for each.
 local function each_count(a, open)
   for _, key in ipairs(KEYS) do
@@ -526,17 +527,18 @@ local function change(a, reply, each)
     limit.changed = true
   end
   write_count(count)
-  -- What is free now, or counted under other numbers, was charged before: it could be given back as
-  -- long as its state would have lain.
+  -- Units that are free now, or counted under other numbers, were charged before: they could be
+  -- given back as long as their state would have lived.
   if before_ms > longest_pttl(count.keys) then
     outlive(KEYS[1] .. '!reset', before_ms, mark)
   end
   return reply
 end
 
--- Names of holds. Beside the hold that it is open as, a name has a key with the letter of its kind,
--- how long it was asked for, its fencing number, how often it was answered, and its cost; when it is
--- settled, what was charged, and until when that is remembered. Names that were released without a hold are in a sorted set.
+-- Names of holds. A name has a key beside its open hold, with the letter of its kind, how long it
+-- was asked for, its fencing number, how often it was answered, and its cost. When it is settled,
+-- the key has the charge, and until when that is remembered. Names that were released without a
+-- hold are in a sorted set.
 
 -- How often a named hold is answered again, and how many early marks a count has at most.
 local most_repeats, most_marks = 16, 1000
@@ -567,8 +569,8 @@ local function write_name(key, letter, ttl, fence, answers, cost, stop)
   redis.call('SET', key, value, 'PX', lifetime(math.max(0, stop - now)))
 end
 
--- What was charged for a name or an id that is over. Nothing where that is not known. The mark of an
--- id says by a dot until when; one of an earlier version says it by its time to live alone.
+-- The charge of a name or an id that is over. Nothing where that is not known. The mark of an id
+-- says by a dot until when; one of an earlier version says it by its time to live alone.
 local function over(key, name, at)
   local v = redis.call('GET', key .. '@' .. name) or ''
   local actual, till = string.match(v, '^s(%d+) (%d+)$')

@@ -1,11 +1,11 @@
-//! What the scripts do to each kind of limit.
+//! The scripts' treatment of each kind of limit.
 
 use tollgate::strategy::LuaStep;
 use tollgate::{LimitKind, Strategy};
 
-/// What the scripts know of a kind.
+/// The scripts' knowledge of a kind.
 pub(super) struct Kind {
-    /// The field that is for it of what a hold, several of them or a line want: it has both. `None`
+    /// The field of a hold, of several or of a line that belongs to it: they have both. `None`
     /// where they want nothing.
     pub(super) counts: Option<&'static str>,
     /// Whether the fast path of holds knows it.

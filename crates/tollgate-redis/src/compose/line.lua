@@ -18,9 +18,9 @@ function line.ended(key)
   return list
 end
 
--- Who is ahead of a question that has the ticket `own`, or none: what they want, how many they are,
--- and when the last ticket of the count ends. None ends later than it can rightly do. Also how many
--- there are, and whether `own` is one.
+-- Those ahead of a question that has the ticket `own`, or none: the units that they want, how many
+-- they are, and when the last ticket of the count ends. None ends later than it can rightly do.
+-- Also how many there are, and whether `own` is one.
 function line.ahead_of(key, own)
   local ahead = {units = 0, slots = 0, count = 0, last = 0, all = 0}
   local all = redis.call('ZCARD', key .. '@ends')
@@ -54,7 +54,7 @@ function line.ahead_of(key, own)
   return ahead
 end
 
--- What those ahead want of a limit.
+-- The units that those ahead want of a limit.
 function line.wanted(count, limit)
   return count.ahead and count.ahead[limit.step.counts] or 0
 end
@@ -65,7 +65,7 @@ function line.leave(key, member)
 end
 
 -- Forgets the tickets that have ended, and cuts those that end too late.
-function line.mend(key)
+function line.repair(key)
   for _, member in ipairs(line.ended(key)) do
     line.leave(key, member)
   end
@@ -82,7 +82,7 @@ function line.renew(counts, own, ttl, waits)
   for _, count in ipairs(counts) do
     if count.ahead then
       local key = count.holds.key
-      line.mend(key)
+      line.repair(key)
       local since = redis.call('ZSCORE', key .. '@line', own)
       local last = redis.call('ZRANGE', key .. '@line', -1, -1, 'WITHSCORES')[2]
       free = math.max(free, (tonumber(last) or 0) + 1)

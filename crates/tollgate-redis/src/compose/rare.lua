@@ -1,7 +1,7 @@
 -- The operations that are rare enough to be written for any limits: they work on a list of limits
 -- that the state itself names.
 
--- The cost in a judgement of what remains, which does not depend on it.
+-- The cost for reading the remaining units, which do not depend on it.
 local any = 1
 
 -- The answer to a state that cannot be used. The scripts of all steps know every step.
@@ -17,13 +17,13 @@ local function counts_units(limit)
   return steps[limit.code].counts == 'units'
 end
 
--- A limit as it counts now: what remains, how long until all is free, its view; and last how long
--- until a cost is admitted.
+-- A limit as it counts now: the remaining units, how long until all is free, its view; and last how
+-- long until a cost is admitted.
 local function judge(limit, cost)
   local step, n = limit.step, limit.args
   cost = cost or any
   if step.counts == 'slots' then
-    -- All its slots: what holds take of them is counted beside.
+    -- All its slots: those that holds take are counted beside.
     return limit.numbers[1], 0, false, nil, nil, nil, nil, cost > limit.numbers[1] and -1 or 0
   end
   if limit.log then
@@ -45,7 +45,7 @@ local function judge(limit, cost)
   return remaining, reset, back, x, y, z, at, wait
 end
 
--- Cuts a state from the future to what it can rightly be. Answers whether it was one.
+-- Cuts a state from the future to its possible maximum. Answers whether it was one.
 local function repair(limit)
   local _, _, back, x, y, z = judge(limit)
   if not back then
@@ -104,7 +104,7 @@ local function charge(limit, units)
   local _, _, back, x, y, z, at = judge(limit)
   if limit.log then
     local log = limit.log
-    -- What no longer counts goes, as in a check.
+    -- Units that no longer count go, as in a check.
     if x then
       for _ = 2, x do
         log.base = table.remove(log.totals, 1)
@@ -174,7 +174,7 @@ local function read_log(key)
   end
   if #limits ~= 1 or limits[1].strategy ~= 'l' or #rows[1] ~= from + 5
       or #rows == 1 and not limits.held then
-    return nil, 'the key holds something that is no state of Tollgate'
+    return nil, 'the key holds something that is not a state of Tollgate'
   end
   local log = new_log()
   log.base = struct.unpack('>I6', rows[1], from)
@@ -199,9 +199,9 @@ local function owes(limit)
   return step and step.owes and step.owes(limit.words[1], limit.words[2], now, unpack(limit.args))
 end
 
--- How a state describes itself. While holds are open, or more is used than a burst, it has a version
--- of its own, which scripts that know no holds or no debts refuse. What a window or a log may owe
--- matters to holds alone. The state says it where it is not the usual.
+-- How a state describes itself. While holds are open, or more is used than a burst, it has a
+-- separate version, which scripts that know no holds or no debts refuse. The debt of a window or a
+-- log matters to holds alone. The state says it where it is not the usual.
 local function tag_of(limits)
   local version, bar = '1', '|'
   if limits.held then
@@ -238,8 +238,8 @@ local function tag_of(limits)
   return table.concat(parts) .. bar
 end
 
--- How long what is written to a key lies. What a clock that stepped back left as it was lies as long
--- as before at the least: once the clock has come back, it counts again.
+-- How long what is written to a key lies. A state that a clock's step back left as it was lives at
+-- least as long as before: once the clock has come back, it counts again.
 local function lies_for(key, reset, is_behind)
   local milliseconds = lifetime(reset)
   if not is_behind then
@@ -276,7 +276,7 @@ local function reset_alone(limit)
   return limit.reset
 end
 
--- What is all free again remembers nothing.
+-- A count that is all free again remembers nothing.
 local function settle(limit)
   if reset_alone(limit) > 0 then
     return
@@ -339,8 +339,8 @@ local function longest_pttl(keys)
   return longest
 end
 
--- What is remembered of the last reset. It is read before anything is written: something else at
--- that key is an error.
+-- The record of the last reset. It is read before anything is written: something else at that key
+-- is an error.
 local function mark_of(key)
   return redis.call('GET', key .. '!reset') or '0:0'
 end
@@ -358,8 +358,8 @@ local function ready(limit, like)
   limit.args = like and like.args or {limit.step.numbers(unpack(limit.numbers))}
 end
 
--- What can be charged to a limit without a check, where so many units can be used. What the step
--- makes of those numbers is kept: many ends may charge one after the other.
+-- The units that can be charged to a limit without a check, up to this maximum use. The step's form
+-- of those numbers is kept: many ends may charge one after the other.
 local function room(limit, most)
   if limit.room_for ~= most then
     local numbers = {unpack(limit.numbers)}
@@ -373,9 +373,9 @@ local function room(limit, most)
   return left
 end
 
--- Makes of a limit that is asked for one that counts, with what is counted for it under its present
--- or other numbers. Answers what happened to the count: 0 the numbers are the same, 1 it was
--- carried over, 2 it starts fresh.
+-- Makes a limit that counts from one that is asked for, with its counted units under its present or
+-- other numbers. Answers what happened to the count: 0 the numbers are the same, 1 it was carried
+-- over, 2 it starts fresh.
 local function adopt(limit, old, is_new)
   local carried = 0
   if limit.strategy == 'l' then
@@ -424,8 +424,8 @@ local function read_tag_like(v, known)
   return limits, after + 1
 end
 
--- What is counted for a subject: its limits by their places, as they were written. A set of one log
--- keeps it at the key itself. The limits that are asked for need not be read again.
+-- The counts of a subject: its limits by their places, as they were written. A set of one log keeps
+-- it at the key itself. The limits that are asked for need not be read again.
 local function load(key, logs, count, asked)
   local held, has_state = {}, false
   local v = redis.pcall('GET', key)

@@ -13,9 +13,9 @@ use super::kind::Kind;
 use super::parts::{Parts, distinct};
 use crate::script::Script;
 
-/// The arguments by which a script of this module knows a count: how many limits it has, what they
-/// are, 1 when they have a state beside their logs, how long what they count can matter, and for
-/// each limit the letter of its step, the most units that can be used, and the arguments of its
+/// The arguments by which a script of this module knows a count: how many limits it has, their
+/// identities, 1 when they have a state beside their logs, and how long its counted units can
+/// matter. For each limit follow the letter of its step, its maximum use, and the arguments of its
 /// functions, in seven bytes each.
 #[must_use]
 pub fn count_args(limits: &LimitSet) -> Vec<Vec<u8>> {
@@ -56,7 +56,7 @@ pub fn adjust(clock: Clock, parts: &Parts) -> Script {
     with_steps("adjust.lua", clock, parts)
 }
 
-/// Charges without a check, as far as each limit may owe.
+/// Charges without a check, up to the debt of each limit.
 #[must_use]
 pub fn charge(clock: Clock, parts: &Parts) -> Script {
     with_steps("charge.lua", clock, parts)
@@ -149,7 +149,7 @@ pub fn swap(parts: &Parts) -> Script {
     Script::with_rights(&format!("#!lua\n-- Tollgate: compare and swap\n{rights}{body}"))
 }
 
-/// A script that needs the time, and a lifetime for what it writes.
+/// A script that needs the time, and a lifetime for its writes.
 #[must_use]
 pub(crate) fn with_clock(head: &str, body: &str, clock: Clock, parts: &Parts) -> Script {
     let (now, lifetime) = (parts.clock(clock), lifetime(clock, parts));
@@ -157,7 +157,7 @@ pub(crate) fn with_clock(head: &str, body: &str, clock: Clock, parts: &Parts) ->
     Script::with_rights(&format!("{head}\n{now}{lifetime}{rights}{body}"))
 }
 
-/// The Lua function that returns the lifetime of what is written.
+/// The Lua function that returns the lifetime of writes.
 fn lifetime(clock: Clock, parts: &Parts) -> String {
     let milliseconds = match clock {
         // As text: Redis 7.0 takes longer to write a number of Lua.
@@ -226,7 +226,7 @@ fn script_of(
     Script::with_rights(&text)
 }
 
-/// What each script of holds begins with: the functions of the steps that its fast path knows, the
+/// The beginning of each script of holds: the functions of the steps that its fast path knows, the
 /// time, and how holds are written.
 fn before_all(simple: &[&LuaStep], clock: Clock, parts: &Parts) -> String {
     let mut text: String = simple.iter().map(|step| parts.hot(step)).collect();

@@ -85,7 +85,8 @@ for _, subject in ipairs(subjects) do
       repair(limit)
       local kept = subject.holds and kept_of(subject, limit) or 0
       local before, reset = judge(limit)
-      -- What is free by itself keeps its times: under a clock that is behind it counts again.
+      -- A count that is free by itself keeps its times: under a clock that is behind it counts
+      -- again.
       if reset > 0 then
         -- As long as the mark lies, which nobody makes longer when the numbers change.
         if now < charged.till then
@@ -100,8 +101,8 @@ for _, subject in ipairs(subjects) do
     end
     reply[#reply + 1] = given
     if not marked then
-      -- What remains beside open holds, and how long until all is free; of a fresh count nothing
-      -- is held.
+      -- The units that remain beside open holds, and how long until all is free; a fresh count has
+      -- no holds.
       local remaining, reset, _ = -1, 0
       if limit and (limit.words or limit.log) and limit.strategy == charged.letter then
         if subject.holds then

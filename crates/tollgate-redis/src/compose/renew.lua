@@ -1,8 +1,6 @@
--- Renews a hold.
--- KEYS: for each subject its state.
--- ARGV: the nonce, the id of the hold, the cost that it was placed with, how long it lasts from now on
--- in microseconds, and how long it was asked for, or 0 where its id does not say so. From the sixth on,
--- the counts.
+-- Renews a hold. KEYS: for each subject its state. ARGV: the nonce, the id of the hold, the cost
+-- that it was placed with, how long it lasts from now on in microseconds, and how long it was asked
+-- for, or 0 where its id does not record it. From the sixth on, the counts.
 local name, ttl, asked = name_of(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local counts, at, renewed = {}, now, 0
 local wrong = each_count(6, function(key, logs, _, _, most)
@@ -11,7 +9,8 @@ local wrong = each_count(6, function(key, logs, _, _, most)
     return wrong
   end
   if count then
-    -- What is written below is read here: on a cluster each key may have moved to another node.
+    -- Keys that are written below are read here: on a cluster each key may have moved to another
+    -- node.
     count.open = name and open_under(count.holds, name)
     count.member = count.open and count.open.member or not name and member_of(ARGV[2], tonumber(ARGV[3]))
     if count.member then
@@ -39,7 +38,7 @@ for _, count in ipairs(counts) do
     count.holds.first = math.min(count.holds.first, renewed)
     find_last(count.holds, tonumber(stop))
     count.holds.last = math.max(count.holds.last, renewed)
-    -- What says since when it is open lies as long as it does, also where it is settled before.
+    -- The record of its opening lives as long as it does, also where it is settled before.
     local since = count.since or asked
     if count.own and since > 0 then
       local kept = number(since + renewed - stop) .. (count.fence ~= '' and ' ' .. count.fence or '')

@@ -1,8 +1,8 @@
--- What a count remembers of requests, in two hashes: the younger ids at the key, the older ones at the
--- key with `-`. A field is an id of 16 bytes; its value is the question (8 bytes), when it expires, the
--- answer and, once that was repeated, a byte for how often, which the first versions do not read. The
--- field without a name says how many are in each hash, when the last of each expires, and until when
--- the key lies. When the younger hash is full, the older one goes.
+-- A count's records of requests, in two hashes: the younger ids at the key, the older ones at the
+-- key with `-`. A field is an id of 16 bytes; its value is the question (8 bytes), when it expires,
+-- the answer and, once that was repeated, a byte for how often, which the first versions do not
+-- read. The field without a name says how many are in each hash, when the last of each expires, and
+-- until when the key lies. When the younger hash is full, the older one goes.
 
 -- Remembers an answer until `stop`. Answers how many ids go before their time, and for how long the
 -- key has to lie from now on, if that changes. Or an error, and nothing is changed: `after` names the
@@ -50,10 +50,10 @@ local function remember(key, asked, about, now, stop, answer, after, more)
   return forgotten, longer and lies - now
 end
 
--- What is remembered under an id: the answer, which is then counted as repeated; -1 if it is that of
--- another question; nil for nothing. Then what the key says of itself. An answer that was repeated too
--- often is not given: it is remembered until `stop` at least, and the third is then true, the fourth
--- for how long the key has to lie, as of `remember`. The first may be an error, too.
+-- The record under an id: the answer, which is then counted as repeated; -1 if it is that of
+-- another question; nil for none. Then what the key says of itself. An answer that was repeated too
+-- often is not given: it is remembered until `stop` at least, and the third is then true, the
+-- fourth for how long the key has to lie, as of `remember`. The first may be an error, too.
 local function recall(key, asked, now, stop)
   local id, place = string.sub(asked, 1, 16), key
   local found = redis.call('HMGET', key, id, '')

@@ -4,8 +4,8 @@ local lacks = refusal()
 if lacks then
   return lacks
 end
--- The mark lies as long as all that was charged before could be given back: what the state counts
--- as long as it would have lain, and what was charged before that as long as the old mark would.
+-- The mark lives as long as every earlier charge could be given back: those in the state as long as
+-- it would have lived, and those before that as long as the old mark would.
 local found, longest = 0, lifetime(tonumber(ARGV[2]))
 for i, key in ipairs(KEYS) do
   longest = math.max(longest, redis.call('PTTL', key))
@@ -13,7 +13,7 @@ for i, key in ipairs(KEYS) do
     found = found + redis.call('DEL', key)
   end
 end
--- What is remembered of holds that were settled, and of names that are over, outlives the reset.
+-- Records of holds that were settled, and of names that are over, outlive the reset.
 for _, name in ipairs({'@', '@sums', '@line', '@ends'}) do
   found = found + redis.call('DEL', KEYS[1] .. name)
 end

@@ -1,9 +1,9 @@
--- Takes a hold away, and charges what was used to the rate limits of its counts.
--- KEYS: for each subject its state.
--- ARGV: the nonce, the id of the hold, the cost that it was placed with, the units that were used,
--- and for how many milliseconds that is remembered. From the sixth on, the counts.
--- Behind the id of a named hold may stand `!` and which of its answers reached nobody. Of an id that
--- is a name alone, the third is for how many microseconds a release without a hold is remembered.
+-- Takes a hold away, and charges what was used to the rate limits of its counts. KEYS: for each
+-- subject its state. ARGV: the nonce, the id of the hold, the cost that it was placed with, the
+-- units that were used, and for how many milliseconds that is remembered. From the sixth on, the
+-- counts. Behind the id of a named hold may follow `!` and the number of its answer that reached
+-- nobody. Of an id that is a name alone, the third is for how many microseconds a release without a
+-- hold is remembered.
 local id, cost, actual = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local name, lost = name_of(id), tonumber(string.sub(id, 34))
 local is_name_alone = string.sub(id, 1, 2) == '4e'

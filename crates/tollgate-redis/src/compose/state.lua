@@ -5,21 +5,21 @@ local function usual_most(numbers)
   return math.min(2 * numbers[1], 1099511627776)
 end
 
--- Whether a limit is a window or a log, whose numbers do not say what it may owe.
+-- Whether a limit is a window or a log, whose numbers do not include the debt.
 local function hides_most(limit)
   return limit.code == 'f' or limit.code == 's' or limit.code == 'l'
 end
 
 -- Reads what a state or the head of a log says of itself: the version, then for each limit two
--- letters (strategy and step), how many integers it has, and its numbers.
--- Answers a list of limits and where the integers begin; or nothing and what is wrong.
+-- letters (strategy and step), how many integers it has, and its numbers. Answers a list of limits
+-- and where the integers begin; or nothing and the problem.
 local function read_tag(v)
-  -- An `h` at the end says that holds of the count are open. Version 2 has one, or a limit that may
-  -- owe; version 1 had it, too, before there was a version for it. In version 3 it is followed by
+  -- An `h` at the end says that holds of the count are open. Version 2 has one, or a limit with a
+  -- debt; version 1 had it, too, before there was a version for it. In version 3 it is followed by
   -- the most units that can be used of each window and log.
   local version, body, held, mosts, from = string.match(v, '^(%d+)([^|]-)(h?)([%d,]*)|()')
   if not version then
-    return nil, 'the key holds something that is no state of Tollgate'
+    return nil, 'the key holds something that is not a state of Tollgate'
   end
   local says_most = held == 'h' and mosts ~= ''
   local is_new = version == '2' and (held == 'h' or string.find(body, '[ugt][gi]%d+:'))
@@ -41,11 +41,11 @@ local function read_tag(v)
       most = math.max(most, tonumber(number))
     end
     count = tonumber(count)
-    -- Before limits could owe, no more than the burst could be used.
+    -- Before debts, no more than the burst could be used.
     if (step == 'ug' or step == 'gg' or step == 'tg' or step == 'ti') and #numbers == 3 then
       numbers[4], list = numbers[3], list .. ','
     end
-    -- As many commas as stand between so many numbers.
+    -- As many commas as there are between so many numbers.
     local _, commas = string.gsub(list, ',', '')
     if #numbers ~= shape[1] or commas ~= #numbers - 1 or numbers[1] < 1 or numbers[2] < 1
         or most > $MOST or count ~= (shape[2] or 2 + numbers[3]) or not shape[3](numbers) then
@@ -70,7 +70,8 @@ local function read_tag(v)
   return limits, from
 end
 
--- Reads the integers of a state: pairs first, then rows. What it says of itself may have been read.
+-- Reads the integers of a state: pairs first, then rows. Its description of itself may have been
+-- read.
 local function read_state(v, limits, from)
   if not limits then
     limits, from = read_tag(v)
@@ -120,8 +121,8 @@ local function same_numbers(a, b)
   return true
 end
 
--- The units that are missing in one bucket of tokens, to be charged to the other kind: what is not
--- free under a burst as large as what can be missing.
+-- The units that are missing in one bucket of tokens, to be charged to the other kind: those not
+-- free under a burst as large as the maximum that can be missing.
 local function consumed(step, words, numbers, now)
   local n, period, _, most = unpack(numbers)
   local a, b, at = step.view(words[1], words[2], now, step.numbers(unpack(numbers)))

@@ -1,7 +1,6 @@
--- Compare and swap: writes all the new states when every old one is still there, or none.
--- KEYS: the states. ARGV: the nonce; for each state what is expected (empty for none), what shall
--- be there instead (empty for none), for how many milliseconds, and for how many a reset that comes
--- is remembered at least.
+-- Compare and swap: writes all the new states when every old one is still there, or none. KEYS: the
+-- states. ARGV: the nonce; for each state the expected value (empty for none), the new value (empty
+-- for none), for how many milliseconds, and for how many a later reset is remembered at least.
 local lacks = refusal()
 if lacks then
   return lacks

@@ -22,8 +22,8 @@ pub fn key_pattern(prefix: &KeyPrefix) -> String {
 /// server's permission check, in which `KEY` is a placeholder.
 pub(super) type Command = (&'static str, &'static str);
 
-/// What a connection needs beside its scripts. Other clients that may call the same scripts begin
-/// with `hello` and `client`.
+/// The commands that a connection needs beside its scripts. Other clients that may call the same
+/// scripts begin with `hello` and `client`.
 const OF_CONNECTIONS: [Command; 11] = [
     ("evalsha", "evalsha 0 1 KEY"),
     ("eval", "eval 0 1 KEY"),
@@ -38,11 +38,11 @@ const OF_CONNECTIONS: [Command; 11] = [
     ("time", "time"),
 ];
 
-/// What a user of a cluster needs besides, as [`commands`].
+/// The commands that a user of a cluster needs besides, as in [`commands`].
 pub(super) const OF_CLUSTERS: &[Command] =
     &[("cluster|slots", "cluster slots"), ("cluster|info", "cluster info"), ("asking", "asking")];
 
-/// What a user of servers under sentinels needs besides, as [`commands`].
+/// The commands that a user of servers under sentinels needs besides, as in [`commands`].
 pub(super) const OF_SENTINELS: &[Command] = &[("role", "role")];
 
 /// The commands that a user needs permission for: those of a connection, and those that a script
@@ -62,7 +62,7 @@ pub(super) fn commands() -> &'static [Command] {
     &ALL
 }
 
-/// What some scripts call.
+/// The commands that some scripts call.
 fn called(scripts: &[Script]) -> BTreeSet<String> {
     scripts.iter().flat_map(Script::commands).collect()
 }
@@ -125,7 +125,7 @@ mod tests {
             for call in ["redis.call(", "redis.pcall("] {
                 for (at, _) in text.match_indices(call) {
                     let rest = &text[at + call.len()..];
-                    assert!(rest.starts_with('\''), "a command that is no text: {rest:.40}");
+                    assert!(rest.starts_with('\''), "a command that is not text: {rest:.40}");
                     calls += 1;
                 }
             }

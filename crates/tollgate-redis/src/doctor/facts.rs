@@ -1,4 +1,4 @@
-//! What a server reports about itself, read without touching any key.
+//! A server's facts about itself, read without touching any key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +16,14 @@ pub(super) const ROUND_TRIPS: usize = 20;
 /// The settings of servers beside each other, as patterns of CONFIG GET.
 const SETTINGS: [&str; 2] = ["min-replicas-*", "cluster-*"];
 
-/// The end of the key of no count that stands in questions about permissions. It is never written.
+/// The end of the key in questions about permissions, which belongs to no count. It is never
+/// written.
 const KEY: &str = "doctor";
 
 /// Asks the server which commands this user may run, without running them (7.0 and later). Its
 /// arguments are the key, then each command's name with an example call. Running the commands
-/// themselves would write. The key is no key of the script, for a node of a cluster may not own its
-/// slot.
+/// themselves would write. The key is not a key of the script, for a node of a cluster may not own
+/// its slot.
 const RIGHTS: &str = "\
 local denied, unknown = {}, {}
 for at = 2, #ARGV, 2 do

@@ -35,9 +35,9 @@ pub struct Finding {
     pub id: &'static str,
     /// The severity.
     pub level: Level,
-    /// What was found, and what it means.
+    /// The finding, and its meaning.
     pub what: String,
-    /// What to do about it, or what would be better still.
+    /// The remedy, or a better setting.
     pub remedy: Option<String>,
     /// The addresses of the nodes it is about; empty where it is about the whole, or one server.
     pub nodes: Vec<String>,

@@ -40,7 +40,7 @@ use crate::options::{Address, Options, Target};
 ///
 /// # Errors
 ///
-/// The URL is invalid, or nothing of what it names can be reached. A refusal is a finding.
+/// The URL is invalid, or none of its addresses can be reached. A refusal is a finding.
 pub fn examine(url: &str) -> Result<Report, ConnectError> {
     let options = connection::options(url)?;
     let address = options.target.to_string();

@@ -19,7 +19,7 @@ const MAX_APART: Duration = Duration::from_millis(100);
 /// A failover that takes longer than this is a long time without an answer.
 const LONG_FAILOVER: Duration = Duration::from_secs(15);
 
-/// A server, and what was seen of it.
+/// A server, and its observations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Node {
     /// Its address, as it is announced.
@@ -62,7 +62,7 @@ pub(super) async fn visit(
     nodes
 }
 
-/// What each server is judged by, wherever it is. Findings that are the same are one, about several
+/// The judgements of each server, wherever it is. Findings that are the same are one, about several
 /// nodes.
 pub(super) fn each(nodes: &[Node]) -> Vec<Finding> {
     let seen: Vec<(&str, &Facts)> = seen(nodes).collect();
@@ -130,7 +130,7 @@ fn login(what: String) -> Finding {
     )
 }
 
-/// The finding of a node of the URL that says nothing of its cluster.
+/// The finding of a node of the URL that does not answer about its cluster.
 pub(super) fn refused_at(name: &str, why: &str, prefix: &KeyPrefix) -> Finding {
     if why.starts_with("NOPERM") {
         let what = format!("this user may not ask for the nodes of the cluster: {why}");
@@ -239,7 +239,7 @@ pub(super) fn timeout(name: &str, timeout: Duration, remedy: &str) -> Finding {
     }
 }
 
-/// What a failover loses. `lost` says what happens without `min-replicas-to-write`.
+/// The loss in a failover. `lost` says what happens without `min-replicas-to-write`.
 ///
 /// A primary without a replica is not judged: it would only refuse to write.
 pub(super) fn failover(nodes: &[Node], lost: &str) -> Vec<Finding> {

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Level, MAX_NAMED, few};
 
-/// What was found at a URL.
+/// The findings at a URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -61,7 +61,7 @@ mod tests {
             (6, 0..5, "all nodes but n5"),
             (6, 0..6, "all 6 nodes"),
             (1, 0..1, "n0"),
-            // Of addresses that are none of the nodes.
+            // Of addresses that are not nodes.
             (0, 0..2, "n0, n1"),
         ] {
             assert_eq!(about(names(0..all), names(named)), words);

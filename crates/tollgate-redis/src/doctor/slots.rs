@@ -6,7 +6,7 @@ use std::iter::once;
 use crate::command_reply::CommandReply;
 use crate::slots::{Announced, SLOTS, SlotRange};
 
-/// Who owns the slots, by the reply to `CLUSTER SLOTS`.
+/// The owners of the slots, by the reply to `CLUSTER SLOTS`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Slots(Vec<SlotRange>);
 

@@ -1,4 +1,4 @@
-//! The turns of a loop: what it polls, and what tells it to.
+//! The turns of a loop: the tasks that it polls, and their wake-ups.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -43,7 +43,7 @@ pub struct Turns {
     runtime: Handle,
     signal: Arc<Signal>,
     waker: Waker,
-    /// What was spawned since the last turn; None when the loop has ended.
+    /// The tasks that were spawned since the last turn; None when the loop has ended.
     spawned: Mutex<Option<Tasks<Vec<Driver>>>>,
     tasks: Mutex<Tasks<FuturesUnordered<Driver>>>,
 }
@@ -76,7 +76,7 @@ impl Turns {
         }
     }
 
-    /// What rings.
+    /// The waker that rings.
     #[must_use]
     pub fn waker(&self) -> &Waker {
         &self.waker
@@ -87,7 +87,7 @@ impl Turns {
         self.waker.wake_by_ref();
     }
 
-    /// Whether the loop was told to have a turn and has not had it.
+    /// Whether the loop was asked for a turn and has not had it.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.signal.state.load(Ordering::SeqCst) == TOLD
@@ -119,7 +119,7 @@ impl Turns {
     /// loop's thread calls it.
     pub fn turn(&self, event: impl FnOnce()) {
         let _entered = self.runtime.enter();
-        // What is woken from here on is part of the turn, and rings for none.
+        // A task that wakes from here on is part of the turn, and does not ring.
         self.signal.begin();
         event();
         let mut cx = Context::from_waker(&self.waker);
@@ -166,7 +166,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Nothing to do.
 const IDLE: u8 = 0;
-/// The loop was told to have a turn.
+/// The loop was asked for a turn.
 const TOLD: u8 = 1;
 /// A turn is under way.
 const TURNING: u8 = 2;

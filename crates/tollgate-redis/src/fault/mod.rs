@@ -88,7 +88,7 @@ pub enum Fault {
     #[error(
         "no answer from Redis within {after:?}: look for slow commands (`SLOWLOG GET`), a paused \
          or overloaded server, or a slow network; how long it may take is said by the policy or \
-         the question with `deadline`, else by the store's URL, as `?deadline=100ms`"
+         the question with `deadline`, else by the store's URL, e.g. `?deadline=100ms`"
     )]
     Deadline {
         /// The deadline of the call.
@@ -245,9 +245,9 @@ pub enum Fault {
          disagree on it (`redis-cli --cluster check HOST:PORT`)"
     )]
     Redirected,
-    /// The address of a cluster leads to a server that is none of its nodes.
+    /// The address of a cluster leads to a server that is not one of its nodes.
     #[error(
-        "Redis at {address} is no node of a cluster: write `redis://` for one server, or start it \
+        "Redis at {address} is not a node of a cluster: write `redis://` for one server, or start it \
          with `cluster-enabled yes`"
     )]
     NotACluster {
@@ -282,7 +282,7 @@ pub enum Fault {
          `cluster-announce-ip` on it, or say where it is with `?reach={address}>HOST:PORT`"
     )]
     Announced {
-        /// What is announced.
+        /// The announced address.
         address: String,
         /// Why it could not be reached.
         why: String,
@@ -294,7 +294,7 @@ pub enum Fault {
         name: String,
         /// The addresses of the sentinels.
         sentinels: String,
-        /// What they answered.
+        /// Their answer.
         why: String,
         /// Whether none will be given without a change of settings.
         is_final: bool,
@@ -305,10 +305,10 @@ pub enum Fault {
          the new primary is found by itself"
     )]
     NotPrimary,
-    /// What was asked for needs the address of one server.
+    /// The request needs the address of one server.
     #[error(
         "this works with one server, and the URL is of a cluster or of sentinels: give the address \
-         of one server, as `redis://HOST:PORT`"
+         of one server, e.g. `redis://HOST:PORT`"
     )]
     NotOneServer,
     /// The keys of one call are on different nodes of a cluster.
@@ -336,7 +336,7 @@ pub enum Fault {
     /// version. Nothing was changed.
     #[error("Redis refused: {what}")]
     Refused {
-        /// What the script found, in its own words.
+        /// The script's finding, in its own words.
         what: String,
     },
     /// An error with any other code.
@@ -414,7 +414,7 @@ impl Fault {
 #[must_use]
 pub fn may_connect_later(error: &StoreError) -> bool {
     match error.source().and_then(|source| source.downcast_ref::<Fault>()) {
-        // What answers a greeting in another language is no Redis.
+        // What answers a greeting in another language is not a Redis.
         Some(Fault::Garbled { .. }) => false,
         _ => error.is_transient(),
     }
@@ -436,7 +436,7 @@ impl From<Fault> for StoreError {
     }
 }
 
-/// What a user lacks, in a message.
+/// The permission that a user lacks, in a message.
 fn lacks(missing: &str) -> String {
     match missing {
         "" => String::new(),

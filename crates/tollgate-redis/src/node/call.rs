@@ -89,7 +89,7 @@ impl<'s> Call<'s> {
         self.slot = slot;
     }
 
-    /// What is sent of it. Its command is back with the reply.
+    /// The part of it that is sent. Its command is back with the reply.
     pub(super) fn send(&mut self, batch: Option<Arc<BatchScript>>) -> Sending {
         let command = core::mem::take(&mut self.command);
         let words = batch.as_ref().map_or(0, |_| command.args_iter().count());

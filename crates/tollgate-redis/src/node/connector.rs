@@ -124,8 +124,7 @@ impl Connector {
             .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
     }
 
-    /// Sends one command on a connection of its own, and returns the reply, which may be a server
-    /// error.
+    /// Sends one command on a new connection, and returns the reply, which may be a server error.
     pub(crate) async fn ask(&self, command: &Cmd, within: Duration) -> Result<Value, Fault> {
         let by = Deadline::within(within);
         self.wire_by(by).await?.exchange(command, by).await
@@ -232,7 +231,7 @@ impl Connector {
                 let Some(tls) = &self.tls else { return Ok(stream) };
                 let failed = |why| Fault::Tls { address: self.address.to_string(), why };
                 let name = ServerName::try_from(host.clone()).map_err(|_| {
-                    failed("it is no name that a certificate can be for".to_owned())
+                    failed("it is not a name that a certificate can be for".to_owned())
                 })?;
                 let connector = TlsConnector::from(Arc::clone(&tls.config));
                 match connector.connect(name, stream).await {

@@ -120,7 +120,7 @@ impl Node {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What makes its connections.
+    /// The part that makes its connections.
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         &self.0.connector
     }
@@ -359,7 +359,7 @@ impl Shared {
         let Fault::NoPermission { charge, .. } = fault else {
             return self.loads.load(call.script, seen, key, wire, by).await;
         };
-        // Where that cannot be heard, the refusal stands as it is.
+        // Where the server cannot answer that, the refusal stays as it is.
         let missing = Loads::missing(call.script, key, wire, by).await.unwrap_or_default();
         Err(Fault::NoPermission { charge, missing }.into())
     }

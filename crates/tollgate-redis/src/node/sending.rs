@@ -12,13 +12,13 @@ use crate::fault::Fault;
 /// The arguments of a call before its keys: EVALSHA, the script's name, the number of keys.
 pub(super) const BEFORE_KEYS: usize = 3;
 
-/// What is sent of a call.
+/// The part of a call that is sent.
 pub(super) struct Sending {
     /// The call on its own.
     pub(super) command: Cmd,
     /// The number of its keys.
     pub(super) keys: usize,
-    /// The number of its words, of which its keys are some; 0 where it is sent alone.
+    /// The number of its words, keys included; 0 where it is sent alone.
     pub(super) words: usize,
     /// The slot of its keys on a cluster, else 0.
     pub(super) slot: u16,

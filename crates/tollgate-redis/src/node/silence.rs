@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a call showed about the server.
+/// The evidence of a call about the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It answered, even if with an error.
@@ -20,7 +20,7 @@ const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// The silence of a server. It takes no lock.
 ///
-/// It begins with a call when no other waits, begins anew with each answer, and lasts while calls
+/// It begins with a call when no other waits, starts again with each answer, and lasts while calls
 /// wait. It also lasts from a call that failed without an answer to the next one, unless that comes
 /// so late that the time in between was idle.
 #[derive(Debug)]

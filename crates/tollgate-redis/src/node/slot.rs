@@ -22,9 +22,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection that lives this long counts as good, and is replaced at once when it is lost. One
-/// that is lost sooner counts as a failed attempt, so that a server that closes every connection
-/// does not cause a busy loop.
+/// A connection that lives this long counts as good, and is replaced immediately when it is lost.
+/// One that is lost sooner counts as a failed attempt, so that a server that closes every
+/// connection does not cause a busy loop.
 pub(super) const STABLE: Duration = Duration::from_secs(1);
 
 /// The state of a slot.
@@ -77,7 +77,7 @@ impl ConnectionSlot {
     }
 
     /// Returns the connection. Waits for the first attempt after a loss, until the deadline. Once
-    /// that has failed, it returns the attempt's fault at once.
+    /// that has failed, it returns the attempt's fault immediately.
     pub(super) async fn wire(self: &Arc<Self>, by: Deadline) -> Result<Arc<Wire>, Fault> {
         let link = self.link.borrow().clone();
         match link {
@@ -90,7 +90,7 @@ impl ConnectionSlot {
         Box::pin(self.first_attempt(by)).await
     }
 
-    /// What the attempt that is under way comes to.
+    /// The outcome of the attempt in progress.
     async fn first_attempt(&self, by: Deadline) -> Result<Arc<Wire>, Fault> {
         let mut changes = self.link.subscribe();
         let settled =

@@ -22,7 +22,7 @@ pub(super) struct Tls {
 
 impl Tls {
     /// # Errors
-    /// What is wrong with a file, or with the authorities.
+    /// The problem with a file, or with the authorities.
     pub(super) fn new(options: &Options) -> Result<Self, String> {
         let own = Arc::new(Own {
             certificate: options.certificate.clone().map(Renewed::read).transpose()?,
@@ -31,8 +31,8 @@ impl Tls {
         Ok(Self { config: Arc::new(config(options, Arc::clone(&own))?), own })
     }
 
-    /// What a server that ended a connection before its first answer may not have liked, if it asks
-    /// clients for certificates. With TLS 1.3 a client learns only that it is closed.
+    /// The possible objection of a server that ended a connection before its first answer, if it
+    /// asks clients for certificates. With TLS 1.3 a client learns only that it is closed.
     pub(super) fn unwelcome(&self) -> Option<&'static str> {
         let is_asked_for = self.own.is_asked_for.load(Ordering::Relaxed);
         is_asked_for.then_some(match self.own.certificate {
@@ -114,7 +114,7 @@ impl Renewed {
 
 fn certified(files: &Certificate) -> Result<CertifiedKey, String> {
     let fault = |path: &Path, what, why: String| format!("{} {what}: {why}", path.display());
-    let no_certificate = "is no certificate in PEM";
+    let no_certificate = "is not a certificate in PEM";
     let chain: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(&files.chain).and_then(Iterator::collect);
     let chain = chain.map_err(|why| fault(&files.chain, no_certificate, why.to_string()))?;
@@ -122,7 +122,7 @@ fn certified(files: &Certificate) -> Result<CertifiedKey, String> {
         return Err(fault(&files.chain, no_certificate, "there is none in it".to_owned()));
     }
     let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|why| fault(&files.key, "is no private key in PEM", why.to_string()))?;
+        .map_err(|why| fault(&files.key, "is not a private key in PEM", why.to_string()))?;
     CertifiedKey::from_der(chain, key, &ring::default_provider())
         .map_err(|why| fault(&files.key, "does not fit the certificate", why.to_string()))
 }

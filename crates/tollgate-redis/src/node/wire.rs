@@ -86,7 +86,7 @@ impl Wire {
         self.abandoned.load(Ordering::Relaxed) * 2 > self.most
     }
 
-    /// Ends it at once, with all waiting calls.
+    /// Ends it immediately, with all waiting calls.
     pub(super) fn cut(&self) {
         self.ended.store(true, Ordering::Release);
         self.driver.abort();
@@ -310,7 +310,7 @@ pub(super) struct LateReply {
     answer: Option<oneshot::Receiver<Result<CallReply, Fault>>>,
 }
 
-/// What happened to a call after its deadline.
+/// The fate of a call after its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LateOutcome {
     /// A reply arrived.

@@ -79,7 +79,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What a store is on.
+/// The servers of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     /// One server.
@@ -347,7 +347,7 @@ impl Options {
     }
 
     /// The most calls in flight on one connection, 4096 unless set, at least 1. Further calls are
-    /// refused at once.
+    /// refused immediately.
     #[must_use]
     pub fn in_flight(self, in_flight: usize) -> Self {
         // The upper bound is that of a tokio semaphore, far above what any server could answer.

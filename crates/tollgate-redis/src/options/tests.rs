@@ -1,4 +1,4 @@
-//! What URLs say, and what is wrong with others.
+//! URLs and their options, and the errors of others.
 
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ fn wrong_urls_say_what_is_right() {
         ("redis://h?prefix", "`prefix` takes 1 to 64 letters"),
         ("redis://h?prefix={a}", "as in `prefix=staging`"),
         ("unix:///r?prefix=a b", "as in `prefix=staging`"),
-        ("redis+cluster://h?prefix=tg1", "write another one, as `prefix=staging`"),
+        ("redis+cluster://h?prefix=tg1", "write another one, e.g. `prefix=staging`"),
         ("redis://h?prefix=a&prefix=b", "`prefix` stands there twice"),
         ("redis://h?retries=3", "unknown option `retries`: known are"),
         ("rediss://h/0#insecure", "there is no `#insecure`"),

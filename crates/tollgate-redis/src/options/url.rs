@@ -35,7 +35,7 @@ impl Options {
     /// limits have them), `connections=1` (1 to 64, to each server), `scripts=1000`
     /// ([`Options::scripts`]) and `prefix=staging` ([`Options::prefix`]). With TLS, `cert=PATH` and
     /// `key=PATH` are the client's own certificate ([`Options::certificate`]). In user, password
-    /// and path `%XX` is the byte XX. An IPv6 address stands in brackets.
+    /// and path `%XX` is the byte XX. An IPv6 address is in brackets.
     ///
     /// On a cluster and with sentinels, `reach=10.0.0.5:6379>localhost:7001,...` says where
     /// announced addresses are reached ([`Options::reach`]). The login of the sentinels is
@@ -64,7 +64,7 @@ fn read(text: &str) -> Result<Options, String> {
         "redis+sentinel" | "rediss+sentinel" => {
             sentinel(scheme == "rediss+sentinel", authority, path, query)?
         }
-        // What looks like a scheme may be anything when the URL is something else.
+        // A text that looks like a scheme may be anything when the URL is something else.
         _ => return Err(format!("the scheme is unknown: {SCHEMES}")),
     };
     let (mut chain, mut key_file) = (None, None);
@@ -160,7 +160,7 @@ fn login_and_hosts<'u>(
     path: &str,
     query: &str,
 ) -> Result<(Login, &'u str), String> {
-    // A password with a bare `/` or `?` ends there; nothing of it may be shown.
+    // A password with a bare `/` or `?` ends there; no part of it may be shown.
     if path.contains('@') || query.contains('@') {
         return Err(format!("there is an `@` after the host: {ESCAPES}"));
     }
@@ -280,7 +280,7 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Options, String> {
                     `redis+unix:///run/redis.sock`"
             .to_owned());
     }
-    let path = unescape_text(path).ok_or("`%` begins a byte in hexadecimal, as `%3F` for `?`")?;
+    let path = unescape_text(path).ok_or("`%` begins a byte in hexadecimal, e.g. `%3F` for `?`")?;
     Ok(login.apply(Options::new(Target::Server(Address::Unix(PathBuf::from(path))))))
 }
 

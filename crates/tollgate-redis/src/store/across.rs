@@ -1,8 +1,8 @@
 //! Checks over subjects that lie in several slots of a cluster.
 //!
-//! Each slot is charged by one call, atomically, all at once. If a slot denies or fails, the others
-//! give back what they charged. So a check is all or nothing as on one server, but not at one time:
-//! others may be denied because of a charge that is about to be given back.
+//! Each slot is charged by one call, atomically, all concurrently. If a slot denies or fails, the
+//! others give back what they charged. So a check is all or nothing as on one server, but not at
+//! one time: others may be denied because of a charge that is about to be given back.
 //!
 //! A give-back is sent once, and leaves no mark and no key. One that is lost leaves its charge, as
 //! does a caller that dies between the two calls: too little is admitted then, never too much.
@@ -34,7 +34,7 @@ use crate::node::Deadline;
 /// The parts of each slot, by their places.
 type Slots = SmallVec<[SmallVec<[usize; 2]>; 2]>;
 
-/// What a slot answered.
+/// The answer of a slot.
 type Answer = Result<Outcome, StoreError>;
 
 impl RedisStore {
@@ -126,7 +126,7 @@ impl RedisStore {
         let asked = join_all(groups.iter().zip(answers).map(|(group, known)| async move {
             match known {
                 Some(answer) => answer,
-                // What the first have charged is given back where the deadline has passed.
+                // The charges of the first are given back where the deadline has passed.
                 None => self.check_in_slot(group, number, by).await,
             }
         }));
@@ -191,7 +191,7 @@ impl RedisStore {
                 Ok(outcome) => outcomes.push(Some(outcome)),
                 Err(error) => {
                     outcomes.push(None);
-                    // One that may have charged tells the most.
+                    // An error after a possible charge is the most informative.
                     if failed.as_ref().is_none_or(|_| error.is_ambiguous()) {
                         failed = Some(error);
                     }
@@ -258,8 +258,7 @@ impl RedisStore {
         })
     }
 
-    /// Takes back a hold that a slot has placed and another refused, and what was charged beside
-    /// it.
+    /// Takes back a hold that a slot has placed and another refused, and the charge beside it.
     async fn take_back(
         &self,
         group: &Question<'_>,
@@ -391,7 +390,7 @@ impl RedisStore {
         if known().all(|settled| settled.already) {
             return Ok(Some(first.clone()));
         }
-        // A slot in which a count was reset says nothing of it.
+        // A slot in which a count was reset does not report it.
         let mut counts: Vec<(usize, Vec<Charged>)> = Vec::new();
         for (places, settled) in slots.iter().zip(all.iter()) {
             let Some(settled) = settled else { continue };
@@ -475,12 +474,12 @@ fn join(question: &Question<'_>, slots: &Slots, outcomes: &[Outcome], granted: u
     let fields: SmallVec<[Fields; 2]> = in_order(slots, &limits, each).into();
     let now = outcomes.iter().map(|outcome| outcome.now).max().unwrap_or(Time::default());
     let placed = outcomes.iter().filter_map(|outcome| outcome.hold.as_deref());
-    // What a slot has charged before has a receipt of its own, if anybody got that.
+    // An earlier charge of a slot has a separate receipt, if anybody got that.
     let is_new = placed.clone().all(|placed| placed.answer <= 1);
     let is_charged = granted > 0 && question.charges() && is_new;
     let number = outcomes.first().map_or(0, |outcome| outcome.receipt);
     let mut outcome = Outcome::new(granted, fields, if is_charged { number } else { 0 }, now);
-    // Each slot has numbers of its own, so the largest is one that rises in none of them alone.
+    // Each slot has separate numbers, so the largest is one that rises in none of them alone.
     let fence = placed.clone().map(|placed| placed.fence).max();
     let end = placed.clone().map(|placed| placed.end).min();
     // The least number takes back no part that was answered again since.

@@ -105,7 +105,8 @@ impl Builder {
     }
 
     /// The store before its first connection, for a program that starts while the server is away.
-    /// All calls fail at once, and charge nothing, until [`RedisStore::try_connect`] has succeeded.
+    /// All calls fail immediately, and charge nothing, until [`RedisStore::try_connect`] has
+    /// succeeded.
     #[must_use]
     pub fn unconnected(self) -> RedisStore {
         let Self { options, keys, given, encodes_expiry, swapping } = self;

@@ -38,8 +38,8 @@ impl RedisStore {
         self.0.client.load_batch(batch, &keys, self.0.deadline).await
     }
 
-    /// What is rare is in a box, here and in what this calls: the futures around a check hold its
-    /// future and move it, and most would copy kilobytes that they never use.
+    /// The rare case is boxed, here and in the called functions: the futures around a check hold
+    /// its future and move it, and most would copy kilobytes that they never use.
     pub(super) async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         match self.slots_of_question(question) {
             Some(slots) => Box::pin(self.check_across(question, &slots)).await,

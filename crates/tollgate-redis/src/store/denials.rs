@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The most denials that are remembered. Of those beyond, the slots are charged all at once.
+/// The most denials that are remembered. Of those beyond, the slots are charged concurrently.
 const MAX_DENIALS: usize = 4_096;
 
 /// When subjects that were denied may be admitted again, as far as this client knows.

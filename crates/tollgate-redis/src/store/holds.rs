@@ -23,7 +23,7 @@ use crate::compose::all_codes;
 use crate::key::Keys;
 use crate::node::{Call, Deadline};
 
-/// The counts of a call: their keys, and what the script is told of their limits.
+/// The counts of a call: their keys, and the script's arguments about their limits.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) keys: Vec<String>,
@@ -54,7 +54,7 @@ impl Counts {
         }
     }
 
-    /// What is told of each limit, in declared order.
+    /// The arguments of each limit, in declared order.
     fn in_order<T>(&self, each: Vec<T>) -> Vec<T> {
         let mut first = 0;
         let places = self.each.iter().flat_map(|args| {
@@ -115,7 +115,7 @@ impl RedisStore {
             _ => args.extend([Vec::new(), b"0".to_vec()]),
         }
         counts.keys.extend(request_key);
-        // What the fast path may answer: the others would be asked twice.
+        // Those that the fast path may answer: the others would be asked twice.
         let is_simple = matches!(question.mode, Mode::Whole)
             && question.request.is_none()
             && question.parts.len() == 1
@@ -307,7 +307,7 @@ fn shown_hold(row: &[Value], back_us: u64, at_us: u64) -> Result<ShownHold, Stor
     Ok(ShownHold::at(hold, span_us, at_us))
 }
 
-/// What a commit did to a limit; `None` for one of a count on which the hold was not open.
+/// The effect of a commit on a limit; `None` for one of a count on which the hold was not open.
 fn read_charged(row: &[Value]) -> Result<Option<Charged>, StoreError> {
     let [Value::Int(fits), cut, left, wait, reset] = row else { return Err(unexpected_reply()) };
     if *fits == -2 {

@@ -35,8 +35,8 @@ pub(super) struct Plan {
     pub(super) held: LastHeld,
 }
 
-/// When a count was last seen to have open holds. Where that was a moment ago, a check is sent at
-/// once to the script that knows holds, and not first to one that does not.
+/// When a count was last seen to have open holds. Where that was a moment ago, a check is sent
+/// directly to the script that knows holds, and not first to one that does not.
 #[derive(Default)]
 pub(super) struct LastHeld(AtomicU64);
 
@@ -93,7 +93,7 @@ pub(super) struct Plans {
     cache: RwLock<PlanCache>,
     /// The scripts of holds, by the letters of their steps: at most one for each set of steps.
     holds: RwLock<HashMap<String, Arc<HoldCalls>>>,
-    /// What scripts over any limits are told of these, by the serials of sets.
+    /// The arguments of scripts over any limits about these, by the serials of sets.
     count_args: RwLock<HashMap<u64, Arc<CountArgs>>>,
 }
 
@@ -106,8 +106,8 @@ pub(super) struct HoldCalls {
     settle: Option<SimpleBatch>,
 }
 
-/// What a script of holds does. The fast path knows a question that `is_simple`; it would leave
-/// each other one to the script of one, which is asked at once then.
+/// The task of a script of holds. The fast path knows a question that `is_simple`; it would leave
+/// each other one to the script of one, which is asked directly then.
 #[derive(Clone, Copy)]
 pub(super) enum HoldTask {
     /// Decides about counts on which holds may be open, or places one.
@@ -164,7 +164,7 @@ impl SimpleBatch {
     }
 }
 
-/// What the scripts over any limits are told of a set.
+/// The arguments about a set for scripts over any limits.
 pub(super) struct CountArgs {
     /// The arguments.
     pub(super) args: Vec<Vec<u8>>,
@@ -211,7 +211,7 @@ impl Plans {
         Self { clock, parts, max_inlined, hasher, counts, cache, holds, count_args }
     }
 
-    /// What scripts over any limits are told of these.
+    /// The arguments about these for scripts over any limits.
     pub(super) fn count_args(&self, limits: &LimitSet) -> Arc<CountArgs> {
         let known = self.count_args.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(args) = known.get(&limits.serial()) {
@@ -335,7 +335,7 @@ fn mode_number(mode: Mode, remembered: bool) -> u8 {
     number + if remembered { 8 } else { 0 }
 }
 
-/// What the scripts get of a request: 16 bytes of its id, and 8 of its question.
+/// The scripts' form of a request: 16 bytes of its id, and 8 of its question.
 pub(super) fn asked(request: RequestId<'_>, question: &Question<'_>) -> Vec<u8> {
     let (id, question) = question.fingerprints(request);
     [&id[..], &question[..8]].concat()

@@ -97,10 +97,10 @@ impl RedisStore {
     }
 
     /// Asks the sentinels, or a node of the cluster, where the keys are now. It takes a round trip
-    /// on a connection of its own, at most half a second. None for one server.
+    /// on a new connection, at most half a second. None for one server.
     ///
     /// # Errors
-    /// No node of the cluster answers. Sentinels that are away are none: the primary that they
+    /// No node of the cluster answers. Sentinels that are away do not count: the primary that they
     /// named last is used on.
     pub async fn topology(&self) -> Result<Option<Topology>, StoreError> {
         Ok(self.0.client.topology().await?)

@@ -1,4 +1,4 @@
-//! Refunds: of a receipt, and of what a check over several slots has just charged.
+//! Refunds: of a receipt, and of the charge that a check over several slots has just made.
 
 use redis::Value;
 use tollgate::engine;
@@ -18,7 +18,7 @@ struct Written {
     places: Vec<usize>,
 }
 
-/// What one limit is left with by a give-back.
+/// The rest of one limit after a give-back.
 pub(super) struct Left {
     pub(super) remaining: u64,
     pub(super) reset_after_us: u64,

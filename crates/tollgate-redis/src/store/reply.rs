@@ -22,8 +22,8 @@ pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
     }
 }
 
-/// Parses what the reply to a check under a request id has before the answer: the number of the
-/// charge, and what became of other ids.
+/// Parses the part of the reply to a check under a request id before the answer: the number of the
+/// charge, and the fate of other ids.
 pub(super) fn read_request(answer: &[Value]) -> Result<(u64, Forgotten, &[Value]), StoreError> {
     match answer {
         [Value::Int(-1)] => Err(Question::of_other_question()),
@@ -53,8 +53,8 @@ impl Forgotten {
     }
 }
 
-/// Parses the reply of a check after the nonce, and what is before the answer under a request id. A
-/// reply that is impossible for these limits is an error. A charge has this number.
+/// Parses the reply of a check after the nonce, and the part before the answer under a request id.
+/// A reply that is impossible for these limits is an error. A charge has this number.
 pub(super) fn read_outcome(
     answer: &[Value],
     question: &Question<'_>,
@@ -115,7 +115,7 @@ impl StoredValue {
     pub(super) fn is_held(&self) -> bool {
         let Self::State(bytes) = self else { return false };
         let tag = bytes.split(|byte| *byte == b'|').next().unwrap_or_default();
-        // What windows and logs may owe can follow.
+        // The debt of windows and logs can follow.
         let parts = tag.rsplit(|byte| *byte == b';').next().unwrap_or_default();
         parts.first() == Some(&b'h')
     }

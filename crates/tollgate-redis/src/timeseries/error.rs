@@ -34,7 +34,7 @@ pub enum TimeSeriesError {
     /// A series or a query is out of bounds. Nothing was sent.
     #[error("{what}")]
     Invalid {
-        /// What is wrong, and what would be valid.
+        /// The problem, and a valid value.
         what: String,
     },
     /// RedisTimeSeries refused.

@@ -43,7 +43,7 @@ const PREFIX_LABEL: &str = "prefix";
 
 /// Time series on one server, over one connection.
 ///
-/// With a prefix ([`Options::prefix`]) every key begins with it, as `staging:hits:api`, every
+/// With a prefix ([`Options::prefix`]) every key begins with it, such as `staging:hits:api`, every
 /// series has the label `prefix`, and [`TimeSeries::range`] finds only these series.
 ///
 /// Calls wait for each other, since nothing in a reply identifies its call. Each call, and each
@@ -84,7 +84,7 @@ struct OpenConnection {
     made: HashSet<String>,
 }
 
-/// What became of the samples. The four counts add up to the number of samples.
+/// The outcome of the samples. The four counts add up to the number of samples.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Recorded {

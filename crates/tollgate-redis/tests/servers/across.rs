@@ -1,5 +1,5 @@
-//! Checks over subjects in several slots of a real cluster: what one server answers, and what is
-//! charged and given back meanwhile.
+//! Checks over subjects in several slots of a real cluster: the answers of one server, and the
+//! charges and give-backs meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ pub(crate) fn cluster() -> Option<&'static RedisCluster> {
     cluster
 }
 
-/// Subjects of these limits whose counts lie on different nodes.
+/// Subjects of these limits whose counts are on different nodes.
 pub(crate) fn apart(cluster: &RedisCluster, set: &LimitSet, prefix: &str) -> [Subject; 3] {
     let mut found = BTreeMap::new();
     for n in 0.. {
@@ -66,7 +66,7 @@ pub(crate) fn seen(decision: &Decision<'_>) -> String {
     format!("{} {}", decision.granted(), each.collect::<Vec<_>>().join("; "))
 }
 
-/// What a store answers to checks over three subjects, step by step, by a given clock.
+/// A store's answers to checks over three subjects, step by step, by a given clock.
 async fn story<S: Store>(
     store: S,
     subjects: &[Subject; 3],
@@ -135,7 +135,7 @@ fn alone_it_answers_what_one_server_answers() {
     });
 }
 
-/// What a store answers while holds are open, and where bans count denials.
+/// A store's answers while holds are open, and where bans count denials.
 async fn beside_holds<S: Store>(
     store: S,
     [a, b, _]: &[Subject; 3],
@@ -198,7 +198,7 @@ fn beside_holds_it_answers_what_one_server_answers() {
     });
 }
 
-/// Callers at the same time: never more than the limits, and what was denied is given back.
+/// Concurrent callers: never more than the limits, and the charges of a denial are given back.
 #[test]
 fn many_at_once_never_get_more_and_a_denial_costs_nothing() {
     let Some(cluster) = cluster() else { return };
@@ -221,7 +221,8 @@ fn many_at_once_never_get_more_and_a_denial_costs_nothing() {
         let sum: u64 = admitted.values().sum();
         println!("admitted at once: {sum} of 300");
         assert!(sum <= 300 && admitted.values().all(|it| *it <= 20), "{sum} {admitted:?}");
-        // What remains is what was not admitted, for the resource and for each consumer.
+        // The remaining units are those that were not admitted, for the resource and for each
+        // consumer.
         assert_eq!(
             limiter.check(Ask::from(&resource).peek()).await.unwrap().remaining(),
             300 - sum
@@ -235,7 +236,7 @@ fn many_at_once_never_get_more_and_a_denial_costs_nothing() {
             let due = 20 - admitted;
             assert!(left <= due && left + 1 >= due, "{consumer}: {left} of {due}");
         }
-        // One by one nobody is denied by what another is about to give back.
+        // One by one nobody is denied by units that another is about to give back.
         let mut more = 0;
         for n in 0..330 {
             let consumer = Subject::new("consumer", (n % 30).to_string()).unwrap();
@@ -248,7 +249,7 @@ fn many_at_once_never_get_more_and_a_denial_costs_nothing() {
     });
 }
 
-/// A caller that is denied without end beside a shared limit takes nothing of it.
+/// A caller that is denied without end beside a shared limit takes no part of it.
 #[test]
 fn a_caller_that_is_denied_withholds_nothing_from_the_others() {
     let Some(cluster) = cluster() else { return };

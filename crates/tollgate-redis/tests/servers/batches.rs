@@ -15,7 +15,7 @@ fn limits(text: &str) -> LimitSet {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// With one thread, that what comes together is always the same.
+/// With one thread, so that the same questions always come together.
 fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
@@ -88,7 +88,7 @@ fn what_waits_together_goes_in_one_call() {
     });
 }
 
-/// Reserves and commits that the fast path knows share calls; what it leaves is asked again, alone.
+/// Reserves and commits that the fast path knows share calls; others are asked again, alone.
 #[test]
 fn holds_that_wait_together_go_in_one_call() {
     let server = redis_or_skip!();
@@ -137,8 +137,8 @@ fn holds_that_wait_together_go_in_one_call() {
     });
 }
 
-/// Questions under other limits go in calls of their own; a repeat of a question that was asked
-/// together with it is answered as that was.
+/// Questions under other limits go in separate calls; a repeat of a question that was asked
+/// together with it gets the same answer.
 #[test]
 fn each_kind_of_question_has_its_own_calls() {
     let server = redis_or_skip!();

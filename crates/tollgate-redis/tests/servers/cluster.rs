@@ -1,5 +1,4 @@
-//! The store on a real Redis Cluster: the kit, and what happens to calls while slots and primaries
-//! move.
+//! The store on a real Redis Cluster: the kit, and calls while slots and primaries move.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -74,7 +73,7 @@ mod kit {
     tollgate_proof::conformance_tests!(fewer(make, one_of()));
 }
 
-/// Many checks at once, of subjects on all nodes: exact, and each key where it belongs.
+/// Many concurrent checks, of subjects on all nodes: exact, and each key where it belongs.
 #[test]
 fn subjects_are_spread_over_the_nodes_and_each_is_counted_exactly() {
     let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
@@ -105,7 +104,7 @@ fn subjects_are_spread_over_the_nodes_and_each_is_counted_exactly() {
     });
 }
 
-/// Hammers one subject until it is told to stop; returns how many were admitted, and the errors.
+/// Hammers one subject until the flag stops it; returns how many were admitted, and the errors.
 async fn hammer(limiter: &Limiter<RedisStore>, subject: &Subject, stop: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
     while !stop.load(Ordering::Relaxed) {
@@ -223,8 +222,8 @@ fn a_slot_that_is_asked_for_elsewhere_is_asked_for_there() {
     });
 }
 
-/// A planned failover loses nothing; after kill -9 a replica takes over. No charge is doubled: what
-/// was admitted and what is in doubt is never more than the limit, and both reach it.
+/// A planned failover loses nothing; after kill -9 a replica takes over. No charge is doubled: the
+/// admitted units and those in doubt are never more than the limit, and both reach it.
 #[test]
 fn primaries_are_replaced_and_the_count_goes_on() {
     let mut cluster = cluster_or_skip!();
@@ -371,7 +370,7 @@ fn what_is_no_cluster_or_no_whole_one_is_said_at_the_start() {
     });
 }
 
-/// One node of a cluster is told what to write.
+/// One node of a cluster is made to reply as the test wants.
 #[test]
 fn one_node_of_a_cluster_says_that_it_is_one() {
     let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
@@ -393,7 +392,7 @@ fn one_node_of_a_cluster_says_that_it_is_one() {
     });
 }
 
-/// The refresh of what is known of the nodes is not waited for.
+/// The refresh of the map of nodes is not waited for.
 #[test]
 fn an_open_breaker_answers_at_once() {
     let options_of = ClusterOptions::new().replicas(0);

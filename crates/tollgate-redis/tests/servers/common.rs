@@ -65,9 +65,9 @@ pub(crate) async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await; // tidy: sleep-ok callers have limits
 }
 
-/// A store of a run whose futures are ready at once: it waits inside, in a runtime of its
-/// own, on the thread that asks. At its end no key of its servers is without a TTL, and none of its
-/// own is left.
+/// A store of a run whose futures are ready immediately: it waits inside, in a separate runtime, on
+/// the thread that asks. At its end no key of its servers is without a TTL, and none of its keys is
+/// left.
 #[derive(Debug)]
 pub(crate) struct Blocking {
     store: RedisStore,

@@ -1,4 +1,4 @@
-//! The doctor before real servers: what is wrong with each is what it says.
+//! The doctor before real servers: it reports the fault of each.
 
 use futures_executor::block_on;
 use tollgate_redis::doctor::{
@@ -48,7 +48,7 @@ fn a_server_as_it_comes_is_fit_at_a_price() {
         findings.iter().filter(|found| found.level > Level::Ok).map(|found| found.id).collect();
     assert_eq!(warned, ["eviction", "persistence"]);
     assert!(failures(&server.url()).is_empty());
-    // Snapshots are told from nothing.
+    // The settings of snapshots are derived from nothing.
     server.command(&[b"CONFIG", b"SET", b"save", b"3600 1"]);
     assert_eq!(facts(&server.url()).snapshots, Some(true));
 }

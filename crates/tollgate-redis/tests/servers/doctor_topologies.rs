@@ -1,4 +1,4 @@
-//! The doctor before real clusters and sentinels: what is wrong with each, and of which node.
+//! The doctor before real clusters and sentinels: the fault of each, and of which node.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tollgate_testbed::{
     cluster_or_skip, redis_or_skip, sentinels_or_skip,
 };
 
-/// What a server is given to be fit where it has replicas.
+/// The settings of a server that is fit where it has replicas.
 const FIT: [&str; 8] = [
     "--maxmemory",
     "100mb",
@@ -259,7 +259,7 @@ fn the_line_makes_a_user_who_can_count_on_a_cluster() {
     }
     let url = as_user(&cluster.url());
     assert!(failures(&url).is_empty(), "{:?}", failures(&url));
-    // What this user may not see is said.
+    // Facts that this user may not see are reported.
     assert_eq!(bad(&url, "settings").len() + bad(&url, "nodes").len(), 2);
     assert!(counts(&url));
 
@@ -318,7 +318,7 @@ fn a_name_that_sentinels_do_not_know_is_told_with_those_they_know() {
     assert!(failures(&all.url()).is_empty());
     assert_eq!(only(&all.url(), "quorum").level, Level::Warning);
     assert!(only_of_none(&all.url()).what.contains("can take over"));
-    // A server is no sentinel.
+    // A server is not a sentinel.
     let url = format!("redis+sentinel://{}/limits", all.server(0).address());
     assert_eq!(only_failure(&url).id, "sentinels");
 }

@@ -1,5 +1,5 @@
-//! What happens when Redis, or the way to it, fails: nothing is charged twice, nothing wrong is
-//! answered, everything comes back by itself.
+//! Faults of Redis, or of the way to it: nothing is charged twice, no answer is wrong, everything
+//! comes back by itself.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ async fn connect(url: &str, deadline: Duration) -> RedisStore {
     RedisStore::builder(options).connect().await.unwrap()
 }
 
-/// What `bob` has consumed under `1000000/d via fixed_window`, by a connection that works.
+/// The units that `bob` has consumed under `1000000/d via fixed_window`, by a connection that
+/// works.
 async fn consumed(server: &RedisServer, limits: &LimitSet) -> u64 {
     consumed_by(server, limits, "bob").await
 }
@@ -36,7 +37,7 @@ async fn consumed_by(server: &RedisServer, limits: &LimitSet, subject: &str) -> 
     decision.limit() - decision.remaining()
 }
 
-/// Waits until `done` says so, for at most `limit`.
+/// Waits until `done` is true, for at most `limit`.
 async fn until(limit: Duration, mut done: impl AsyncFnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !done().await {
@@ -84,8 +85,8 @@ fn a_reply_that_is_lost_after_the_charge_is_charged_once_and_not_asked_again() {
     assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
 }
 
-/// A check that meets open holds is asked twice. Its deadline is that of both, and the error says
-/// so.
+/// A check that meets open holds is asked twice. Its deadline is that of both, and the error shows
+/// that.
 #[test]
 fn the_deadline_of_a_check_that_is_asked_twice_is_that_of_both() {
     let server = redis_or_skip!();
@@ -124,9 +125,9 @@ fn the_reply_of_another_connection_is_recognised() {
     });
 }
 
-/// Faults at random, the same ones for one seed: what was answered is at most what was charged,
-/// and what was charged is at most what was answered or in doubt. The seeds go side by side: most
-/// of the time passes between a connection that was lost and the next.
+/// Faults at random, the same ones for one seed: the answered units are at most the charged ones,
+/// and the charged units are at most those answered or in doubt. The seeds go side by side: most of
+/// the time passes between a connection that was lost and the next.
 #[test]
 fn nothing_is_charged_twice_whatever_the_network_does() {
     let server = redis_or_skip!();
@@ -224,7 +225,7 @@ fn a_request_id_belongs_to_one_question() {
         let error = limiter.check(other.request("id 1")).await.unwrap_err().to_string();
         assert!(error.contains("another question"), "{error}");
         assert!(!error.contains("bob") && !error.contains("id 1"));
-        // A denial charged nothing: it is judged anew.
+        // A denial charged nothing: it is judged again.
         let _ = limiter.check(Ask::new("bob").cost(3)).await.unwrap();
         assert!(!limiter.check(Ask::new("bob").request("id 2")).await.unwrap().is_allowed());
         assert!(limiter.admin().reset("bob").await.unwrap());
@@ -293,7 +294,7 @@ fn a_frozen_server_costs_no_more_than_the_deadline() {
         server.thaw();
         let took = until(SECOND * 5, async || limiter.check("bob").await.is_ok()).await;
         println!("back after {took:?}");
-        // What was sent before and during the freeze may have been done late, and no more.
+        // Calls that were sent before and during the freeze may have been done late, and no more.
         let charged = consumed(&server, limiter.limits()).await - before;
         println!("{charged} charged, {unknown} in doubt");
         assert!((1..=1 + unknown).contains(&charged));
@@ -327,7 +328,7 @@ fn a_server_that_dies_and_comes_back_is_found_again() {
     });
 }
 
-/// A replica is told apart, and becomes usable when it is promoted at the same address.
+/// A replica is recognized, and becomes usable when it is promoted at the same address.
 #[test]
 fn a_replica_refuses_and_a_promotion_is_noticed() {
     let primary = redis_or_skip!();
@@ -364,7 +365,7 @@ fn memory_that_is_full_is_an_error_that_changes_nothing() {
     });
 }
 
-/// A call may have a deadline of its own, shorter or longer than the store's.
+/// A call may have a separate deadline, shorter or longer than the store's.
 #[test]
 fn a_call_has_a_deadline_of_its_own() {
     let server = redis_or_skip!();
@@ -395,7 +396,7 @@ fn who_has_too_little_time_fails_alone() {
     let questions = proptest::collection::vec(question, 1..60);
     let outcome = runner.run(&questions, |questions| {
         runtime().block_on(async {
-            // The longest deadline of those who are known to ask: what a gate tells the store.
+            // The longest known deadline of callers: the gate gives it to the store.
             let limiter = Limiter::new(limits(DAY), connect(&proxy.url(), LATENCY / 2).await);
             limiter.store().will_wait(SECOND * 20);
             let _ = limiter.check(Ask::new("warm").within(SECOND * 20)).await.unwrap();
@@ -406,7 +407,7 @@ fn who_has_too_little_time_fails_alone() {
                 let deadline = if *is_patient { SECOND * 20 } else { short };
                 limiter.check(Ask::new("bob").within(deadline)).await.err().filter(|_| *is_patient)
             });
-            // Some at once, some one after the other.
+            // Some concurrently, some one after the other.
             let asks: Vec<_> = asks.collect();
             let all = futures_util::stream::iter(asks).buffer_unordered(4);
             let failed: Vec<Error> = all.filter_map(async |error| error).collect().await;

@@ -13,14 +13,14 @@ use crate::common::runtime;
 
 const STATES: &str = include_str!("../../../../vectors/formats/redis.txt");
 
-/// A state: under what, when, what lies at its key or keys, and what is left of it.
+/// A state: its limits, its time, the contents of its key or keys, and the units that are left.
 struct Row {
     limits: LimitSet,
     at: Time,
     held: Vec<Vec<u8>>,
     sums: Option<Vec<u8>>,
     hold: Option<Vec<u8>>,
-    /// What remains; none where it is refused.
+    /// The remaining units; `None` where it is refused.
     remaining: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ fn every_form_is_read_or_refused() {
     });
 }
 
-/// Versions before limits could owe would forget what is used beyond the burst.
+/// Versions before debts would forget the use beyond the burst.
 #[test]
 fn what_is_owed_has_a_version_that_older_ones_refuse() {
     const START: Time = Time::from_micros(1_763_632_025_000_000);

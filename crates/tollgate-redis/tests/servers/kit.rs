@@ -19,8 +19,8 @@ static RUNS: AtomicU64 = AtomicU64::new(0);
 /// The runs of the stores by their identities, and their clocks.
 static MADE: Mutex<BTreeMap<u64, (String, ManualClock)>> = Mutex::new(BTreeMap::new());
 
-/// A store of its own keys, by the kit's clock. The machine may be busy: only a deadline that is
-/// far away is none of the kit's cases.
+/// A store with separate keys, by the kit's clock. The machine may be busy: the kit has no case
+/// except with a deadline that is far away.
 fn builder(run: u64, clock: ManualClock) -> Builder {
     static OPTIONS: OnceLock<Options> = OnceLock::new();
     let login = || with_least_rights(&server().url(), std::slice::from_ref(server()));
@@ -29,8 +29,8 @@ fn builder(run: u64, clock: ManualClock) -> Builder {
     RedisStore::builder(options).run(&format!("kit-{run}"), clock)
 }
 
-/// Deletes what has expired by a given clock, and counts it. What is remembered of a settled hold
-/// lies for a minute of the server's own. ARGV: a pattern, and the clock's millisecond.
+/// Deletes what has expired by a given clock, and counts it. The record of a settled hold lives for
+/// a minute of the server's own. ARGV: a pattern, and the clock's millisecond.
 const FORGET: &str = "local gone = 0
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
   local ms = redis.call('PTTL', key)
@@ -72,7 +72,7 @@ mod by_comparing_and_swapping {
         Blocking::connect(builder(run, clock).swapping(), std::slice::from_ref(server()))
     }
 
-    // The engine decides here, which memory runs all histories of; what is new is how states are
+    // The engine decides here, and memory runs all histories of it; the new part is how states are
     // packed and swapped.
     tollgate_proof::conformance_tests!(fewer(make, one_of().min(2)));
 }

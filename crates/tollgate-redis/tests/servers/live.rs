@@ -1,5 +1,5 @@
 //! The scripts on a real server: mixed with other ways to count, by several processes, in real
-//! time, and with what nobody should ask.
+//! time, and with senseless questions.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -153,7 +153,7 @@ fn scripts_and_swaps_mix(url: &str, servers: &[RedisServer], seeds: u64) {
 /// Where a child process finds the server that it is to ask.
 const CHILD: &str = "TOLLGATE_TEST_CHILD";
 
-/// Not a test of its own: what each of the four processes does.
+/// Not a separate test: the work of each of the four processes.
 #[test]
 fn asks_as_one_of_several_processes() {
     let Ok(url) = std::env::var(CHILD) else { return };
@@ -300,7 +300,7 @@ fn a_lost_ttl_is_given_again() {
     });
 }
 
-/// Whatever bytes a subject has, it is one key of its own, with one hash tag that it cannot leave.
+/// Whatever bytes a subject has, it is a separate key, with one hash tag that it cannot leave.
 #[test]
 fn hostile_subjects_are_subjects() {
     let server = redis_or_skip!();

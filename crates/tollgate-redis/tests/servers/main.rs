@@ -1,5 +1,5 @@
-//! The store and the doctor on real servers, clusters and sentinels. They are one program: what a
-//! client of Redis is compiled to is most of it, and would be compiled for each anew.
+//! The store and the doctor on real servers, clusters and sentinels. They are one program: most of
+//! it is the compiled client of Redis, which would be compiled for each again.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may unwrap: its panic is its verdict
 
 mod across;

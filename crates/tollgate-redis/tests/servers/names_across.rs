@@ -1,5 +1,5 @@
-//! Named holds over several slots of a real cluster: what one server answers, what is placed and
-//! taken back where slots differ, and what lost replies leave.
+//! Named holds over several slots of a real cluster: the answers of one server, the holds that are
+//! placed and taken back where slots differ, and the effect of lost replies.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl Counts {
         Ask::from(places.iter().map(of).collect::<Vec<_>>()).named(name(number))
     }
 
-    /// What remains of each limit of each count.
+    /// The remaining units of each limit of each count.
     async fn left<S: Store>(&self, limiter: &Limiter<S>) -> Vec<Vec<u64>> {
         let mut all = Vec::new();
         for subject in &self.subjects {
@@ -86,7 +86,7 @@ fn held(answer: Result<Holding<'_>, Error>) -> Hold {
     answer.unwrap().hold.unwrap_or_else(|| panic!("it is denied"))
 }
 
-/// Asks again while a connection that was cut is made anew, which has reached no server.
+/// Asks again while a connection that was cut is made again, which has reached no server.
 async fn once_connected<T>(ask: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
     let begin = Instant::now();
     loop {
@@ -106,7 +106,7 @@ fn is_over<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(error.to_string().contains("was released or committed before"), "{error}");
 }
 
-/// What a store answers to holds over three counts, step by step, by a given clock.
+/// A store's answers to holds over three counts, step by step, by a given clock.
 async fn story<S: Store>(store: S, counts: &Counts, clock: &ManualClock) -> Vec<String> {
     let limiter = Limiter::new(counts.set.clone(), store);
     let all = [0, 1, 2];
@@ -261,7 +261,7 @@ fn a_repeat_places_a_hold_where_it_is_missing() {
         is_over(acquire().await);
         assert_eq!(counts.left(&limiter).await, [[9, 2], [8, 2], [9, 2]]);
         assert!(limiter.admin().reset(&counts.subjects[1]).await.unwrap());
-        // With other counts it is another hold: one name is no way past the slots of a count.
+        // With other counts it is another hold: one name does not bypass the slots of a count.
         held(limiter.hold(counts.ask(&[1, 0, 2], 2).acquire()).await);
         assert_eq!(held(limiter.hold(counts.ask(&[2, 1, 0], 2).acquire()).await).answer, 2);
         held(limiter.hold(counts.ask(&[0, 1], 2).acquire()).await);
@@ -272,7 +272,7 @@ fn a_repeat_places_a_hold_where_it_is_missing() {
     });
 }
 
-/// Where a slot denies, what this question has placed goes, and what was there before stays.
+/// Where a slot denies, the holds of this question go, and earlier ones stay.
 #[test]
 fn a_denial_takes_back_what_it_has_placed_and_nothing_else() {
     let Some(cluster) = cluster() else { return };
@@ -353,8 +353,8 @@ fn a_lost_reply_and_a_repeat_charge_each_slot_once() {
     });
 }
 
-/// A denial may arrive when a repeat has been admitted meanwhile: that one keeps its hold, and what
-/// it was charged.
+/// A denial may arrive when a repeat has been admitted meanwhile: that one keeps its hold, and its
+/// charge.
 #[test]
 fn a_late_denial_takes_back_nothing_that_was_answered_again() {
     let Some(cluster) = cluster() else { return };
@@ -407,7 +407,7 @@ fn at_once_whoever_is_answered_has_all_of_its_hold() {
         let orders = [[0, 1, 2], [2, 1, 0], [1, 2, 0]];
         let mut answered = 0_u64;
         for round in 0..20 {
-            // Eight names, each asked for three times at once, want eight of three slots.
+            // Eight names, each asked for three times concurrently, want eight of three slots.
             let asks = (0..24_u64).map(|n| {
                 let places = &orders[(n % 3) as usize];
                 limiter.hold(counts.ask(places, 100 * round + n / 3).acquire())

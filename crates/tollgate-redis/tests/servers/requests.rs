@@ -1,4 +1,4 @@
-//! Request ids by the thousand: what they take is bounded.
+//! Request ids by the thousand: their memory is bounded.
 
 use std::time::Duration;
 

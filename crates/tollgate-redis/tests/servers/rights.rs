@@ -1,4 +1,4 @@
-//! What a store does whose user lacks a right, or whose keys hold something else: nothing.
+//! A store whose user lacks a right, or whose keys hold something else: it does nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +40,7 @@ const OPERATIONS: [&str; 17] = [
     "notices",
 ];
 
-/// What no script needs.
+/// The commands that no script needs.
 const OF_LOGINS: [&str; 8] =
     ["eval", "ping", "hello", "client|setinfo", "client|setname", "select", "auth", "info"];
 
@@ -135,7 +135,7 @@ async fn operate(
     Ok(())
 }
 
-/// What operations are about.
+/// The objects of operations.
 struct Made {
     hold: tollgate::Hold,
     receipt: tollgate::Receipt,

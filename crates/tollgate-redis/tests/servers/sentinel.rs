@@ -1,4 +1,5 @@
-//! The store on the primary that real sentinels name: the kit, failovers, and what is away.
+//! The store on the primary that real sentinels name: the kit, failovers, and servers that are
+//! away.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -200,7 +201,7 @@ fn what_sentinels_do_not_know_is_said_at_the_start() {
         assert!(fault.to_string().contains("`nobody`"), "{fault}");
         let server = [("127.0.0.1", sentinels.primary().port())];
         let fault = refusal(Options::sentinel("main", server)).await;
-        assert!(fault.to_string().contains("this is no sentinel"), "{fault}");
+        assert!(fault.to_string().contains("this is not a sentinel"), "{fault}");
         let fault = refusal(options(&sentinels).password("wrong")).await;
         assert_eq!(fault, Fault::NoPasswordSet);
     });
@@ -223,7 +224,7 @@ fn sentinels_have_a_login_of_their_own() {
     });
 }
 
-/// The refresh of what is known of the nodes is not waited for.
+/// The refresh of the map of nodes is not waited for.
 #[test]
 fn an_open_breaker_answers_at_once() {
     let sentinels = sentinels_or_skip!();
@@ -236,8 +237,8 @@ fn an_open_breaker_answers_at_once() {
     });
 }
 
-/// The old primary of a planned failover goes on as if nothing were for a second or more. What it
-/// admits then is lost, so the store leaves it as soon as the other one is a primary.
+/// The old primary of a planned failover goes on as if nothing were for a second or more. Its
+/// admissions then are lost, so the store leaves it as soon as the other one is a primary.
 #[test]
 fn a_planned_failover_loses_what_is_admitted_until_the_other_one_is_asked() {
     let sentinels = sentinels_or_skip!();

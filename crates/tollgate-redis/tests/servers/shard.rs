@@ -84,7 +84,7 @@ fn seen(decision: &Decision<'_>) -> String {
     format!("{} {}", decision.granted(), each.collect::<Vec<_>>().join("; "))
 }
 
-/// What a store answers to everything that can be done with a shard.
+/// A store's answers to every operation with a shard.
 async fn story<S: Store>(store: S, clock: &ManualClock) -> Vec<String> {
     let sets = Sets::new();
     let limiter = Limiter::new(limits("1/h via gcra"), store);
@@ -161,7 +161,7 @@ fn all_keys_of_a_shard_lie_in_its_slot() {
             format!("{TAG}tenant:a%20%7Bb%7D,user:7}}:api>gcra/1m,log~log"),
         ];
         assert_eq!(keys_in_one_slot(&server), BTreeSet::from(state));
-        // A mark of the refund, what was answered under an id, when it was reset: all beside them.
+        // A mark of the refund, the answer under an id, when it was reset: all beside them.
         assert!(!limiter.refund(&receipt).await.unwrap().already);
         assert!(limiter.refund(&receipt).await.unwrap().already);
         let first = limiter.check(sets.ask().request("id 1")).await.unwrap().into_owned();
@@ -175,7 +175,7 @@ fn all_keys_of_a_shard_lie_in_its_slot() {
         assert!(limiter.admin().reset(sets.user()).await.unwrap());
         there("!reset");
         there(&format!("!{}", receipt.number));
-        // Without a shard of its own an ask lies in the store's.
+        // Without a shard an ask lies in the store's.
         assert!(limiter.check("bob").await.unwrap().is_allowed());
         let keys = server.keys();
         assert!(keys.contains(&b"tg1:{other}{bob}:gcra/1h".to_vec()), "{keys:?}");

@@ -18,7 +18,7 @@ fn limits() -> LimitSet {
     "9/1h via gcra".parse().unwrap()
 }
 
-/// What a URL says, with the authority of the test's servers.
+/// The options of a URL, with the authority of the test's servers.
 fn options(url: &str) -> Options {
     Options::from_url(url).unwrap().deadline(LONG).authorities(AUTHORITY)
 }
@@ -32,7 +32,7 @@ async fn refusal(options: Options) -> String {
     error.to_string()
 }
 
-/// Somebody else's authority, and what is said of it at the start.
+/// Somebody else's authority, and the error at the start.
 async fn strangers_are_refused(url: &str) {
     let said = refusal(options(url).authorities(STRANGER)).await;
     assert!(said.contains("no TLS connection to Redis at 127.0.0.1:"), "{said}");
@@ -105,7 +105,7 @@ fn sentinels_name_a_server_with_tls_and_may_have_it_too() {
     let limiters = runtime().block_on(async {
         strangers_are_refused(&plain).await;
         strangers_are_refused(&secure).await;
-        // Servers and sentinels are told apart.
+        // Servers and sentinels are distinguished.
         let said = refusal(options(&plain.replace("rediss", "redis"))).await;
         assert!(said.contains("wants TLS on this port: write `rediss"), "{said}");
         let said = refusal(options(&secure.replace("?sentinel_tls=yes", ""))).await;

@@ -1,4 +1,4 @@
-//! What other limiters on Redis have shipped wrong, each as a test of ours.
+//! Bugs that other limiters on Redis have shipped, each as a test of ours.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ async fn connect(server: &RedisServer) -> RedisStore {
     RedisStore::builder(options).connect().await.unwrap()
 }
 
-/// A TTL rounded down to 0 deletes the key at once, and everything is admitted for ever; one that
-/// is set before the key exists is lost. Each key has one after its first charge.
+/// A TTL rounded down to 0 deletes the key immediately, and everything is admitted for ever; one
+/// that is set before the key exists is lost. Each key has one after its first charge.
 #[test]
 fn the_first_charge_of_any_rate_leaves_a_key_with_a_ttl() {
     let server = redis_or_skip!();
@@ -118,7 +118,7 @@ fn a_window_ends_though_it_is_hit_all_the_time() {
     });
 }
 
-/// Lists and rows longer than Lua's stack takes at once.
+/// Lists and rows longer than Lua's stack takes in one call.
 #[test]
 fn long_logs_and_wide_windows_fit() {
     let server = redis_or_skip!();

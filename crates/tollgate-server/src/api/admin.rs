@@ -13,7 +13,7 @@ use tollgate::wire::{Answer, OpenHold, Released};
 use tollgate::{Inspection, LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
-use super::answer::{json, no_store, text, told};
+use super::answer::{json, no_store, reply, text};
 use super::bearer::Guard;
 use super::problem::Problem;
 use super::query::Query;
@@ -188,7 +188,7 @@ impl Admin {
             Operation::Top => self.top(query),
             Operation::Overview => {
                 query.only(operation)?;
-                Ok(no_store(told((StatusCode::OK, self.overview.answer().await))))
+                Ok(no_store(reply((StatusCode::OK, self.overview.answer().await))))
             }
             Operation::AdminPolicies => policies::list(service, query),
             Operation::AdminExplain => policies::explain(service, query).await,
@@ -405,7 +405,7 @@ impl Admin {
         let query = query.only(Operation::Series)?;
         let text = query.get("last").unwrap_or("10m");
         let last_s = seconds(text).ok_or_else(|| {
-            let detail = format!("`{text}` is no time to look back: as 10m, 24h or 30d");
+            let detail = format!("`{text}` is not a time to look back: write e.g. 10m, 24h or 30d");
             Problem::bad(detail).at("last")
         })?;
         Ok(json(&self.recorder.last(last_s, since_epoch().as_secs())))
@@ -428,7 +428,7 @@ impl Admin {
         Ok(json(&top.busiest(by, most, Instant::now())))
     }
 
-    /// Who is behind a hash, among those that are counted in the last one to two minutes.
+    /// The key behind a hash, among those that were counted in the last one to two minutes.
     fn look_up(&self, body: &[u8], of: &mut Audit) -> Result<Reply, Problem> {
         let LookUp { subject: Text(written) } = read_one(body)?;
         let top = self.api.metrics.top().ok_or_else(|| Problem::not_found("/v1/admin/lookup"))?;

@@ -23,8 +23,8 @@ pub(super) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
     response
 }
 
-/// An answer in JSON, or what is wrong in words.
-pub(super) fn told((status, body): (StatusCode, Bytes)) -> Reply {
+/// An answer in JSON, or an error in words.
+pub(super) fn reply((status, body): (StatusCode, Bytes)) -> Reply {
     let is_answer = matches!(status, StatusCode::OK | StatusCode::TOO_MANY_REQUESTS);
     let kind = if is_answer { "application/json" } else { "text/plain; charset=utf-8" };
     let mut response = Response::new(Full::new(body));

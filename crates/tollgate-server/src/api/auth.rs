@@ -170,11 +170,11 @@ impl Auth {
         let host = if family == FORWARDED { only(headers, &FORWARDED_HOST)? } else { None };
         if let Some((name, value)) = uri?.map(|value| (&family[0], value)) {
             let uri = Uri::try_from(value.as_bytes());
-            *request.uri_mut() = uri.map_err(|_| no(name, "a URI, as `/login?next=1`"))?;
+            *request.uri_mut() = uri.map_err(|_| no(name, "a URI, e.g. `/login?next=1`"))?;
         }
         if let Some((name, value)) = method?.map(|value| (&family[1], value)) {
             let method = Method::from_bytes(value.as_bytes());
-            *request.method_mut() = method.map_err(|_| no(name, "a method, as `POST`"))?;
+            *request.method_mut() = method.map_err(|_| no(name, "a method, e.g. `POST`"))?;
         }
         if let Some(host) = host {
             request.headers_mut().insert(HOST, host);

@@ -109,7 +109,7 @@ impl Guard {
         Some(missing(self.variable))
     }
 
-    /// Who asks, and by which name.
+    /// Checks the host of the request, and the name of its token.
     fn verify_host(&self, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
         let who = self.who;
         let forbidden = |detail: String| Problem::new(StatusCode::FORBIDDEN, detail).response();
@@ -126,7 +126,7 @@ impl Guard {
         match &self.token {
             None if !self.is_named(headers) => {
                 let detail = format!(
-                    "this `Host` is a name that anybody can let lead here: ask by address or as \
+                    "this `Host` is a name that anybody can point here: ask by address or as \
                      `localhost`, name it with --admin-host, or set {}",
                     self.variable
                 );
@@ -191,7 +191,7 @@ impl Origins {
         Err(Problem::new(
             StatusCode::FORBIDDEN,
             "a web page asks, and this service answers programs: --allow-origin names pages that \
-             may ask, as https://app.example",
+             may ask, e.g. https://app.example",
         ))
     }
 }

@@ -49,8 +49,8 @@ impl Denial {
     }
 
     /// Gives the response to a denial its status and `Retry-After`. A wait that ends earlier when
-    /// somebody settles a hold is no fixed time to come back at. It is left out unless the request
-    /// asks for it.
+    /// somebody settles a hold is not a fixed time to come back at. It is left out unless the
+    /// request asks for it.
     pub(super) fn apply(self, answer: &Answer<'_>, response: &mut Reply) {
         let Some(status) = self.status.filter(|_| !answer.is_allowed()) else { return };
         *response.status_mut() = status;

@@ -24,7 +24,7 @@ const HOLD: HeaderName = HeaderName::from_static("tollgate-hold");
 /// The longest hold in a header, in bytes: proxies read heads of 4 KiB.
 const MAX_HEADER_BYTES: usize = 2 * 1_024;
 
-/// Which hold is meant, and what is done with it.
+/// The hold, and the settlement.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SettleJson<'a> {
@@ -35,7 +35,7 @@ struct SettleJson<'a> {
     ttl: Option<Text<'a>>,
 }
 
-/// A hold that its caller named, what was used of it, and how long it is to last from now.
+/// A hold that its caller named, its used units, and its time from now.
 type Named<'a> = (Hold, Option<u64>, Option<Text<'a>>);
 
 /// The same of a hold that its caller named: the question that it was asked by, with its `id`.

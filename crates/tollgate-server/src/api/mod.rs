@@ -35,7 +35,7 @@ use crate::operations::{Callers, Operation, queue_of};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
 use crate::traces::Traces;
-use answer::{text, told};
+use answer::{reply, text};
 use check::Denial;
 use counted::class_of;
 use problem::Problem;
@@ -161,7 +161,7 @@ impl Api {
             Operation::Json => {
                 let body = body_of(request)?;
                 let answer = Box::pin(self.rls.json(service, &body, peer)).await;
-                answer.map(told).ok_or_else(|| Problem::not_found("/json"))
+                answer.map(reply).ok_or_else(|| Problem::not_found("/json"))
             }
             Operation::Policies => policies::list(service, Query::new(request.uri())),
             Operation::Explain => policies::explain(service, Query::new(request.uri())).await,

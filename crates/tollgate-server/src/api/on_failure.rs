@@ -46,7 +46,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for OnFailureJson<'a> {
             type Value = OnFailureJson<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"deny\", \"allow\" or a share, as {\"local\": \"25 %\"}")
+                f.write_str("\"deny\", \"allow\" or a share, e.g. {\"local\": \"25 %\"}")
             }
 
             fn visit_borrowed_str<E: de::Error>(self, word: &'de str) -> Result<Self::Value, E> {
@@ -62,7 +62,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for OnFailureJson<'a> {
                 while let Some(Text(key)) = map.next_key()? {
                     if key != "local" || share.is_some() {
                         let why =
-                            "a failure rule has the one key `local`, as {\"local\": \"25 %\"}";
+                            "a failure rule has the one key `local`, e.g. {\"local\": \"25 %\"}";
                         return Err(de::Error::custom(why));
                     }
                     share = Some(map.next_value()?);

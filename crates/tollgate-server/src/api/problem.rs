@@ -40,7 +40,8 @@ impl Problem {
     pub(super) fn no_room() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "too much is on its way from and to other connections: ask again, or for less at once",
+            "too much is on its way from and to other connections: ask again, or for less in one \
+             request",
         )
     }
 
@@ -109,7 +110,7 @@ impl From<Refusal> for Problem {
 /// library's own response is as good.
 pub(crate) fn explain(status: u16, why: Option<Misframed>) -> Option<Bytes> {
     let detail = match status {
-        400 => why.map_or("this is no request of HTTP/1.1", Misframed::detail).to_owned(),
+        400 => why.map_or("this is not a request of HTTP/1.1", Misframed::detail).to_owned(),
         431 => format!(
             "a head has at most {MAX_HEAD_BYTES} bytes and 100 headers, the request line among them"
         ),

@@ -26,8 +26,7 @@ impl<'q> Query<'q> {
         let known = operation.row().query;
         for (place, (name, _)) in self.0.iter().enumerate() {
             if !known.contains(&&**name) {
-                let detail =
-                    format!("`{name}` means nothing here; what does is {}", known.join(", "));
+                let detail = format!("`{name}` is unknown here; use {}", known.join(", "));
                 return Err(Problem::bad(detail).at(&**name));
             }
             if self.0.iter().take(place).any(|(other, _)| other == name) {
@@ -47,7 +46,7 @@ impl<'q> Query<'q> {
         let Some(text) = self.get("deny_status") else { return Ok(None) };
         let found = DENY_STATUSES.iter().find(|status| status.as_str() == text);
         let wrong = || {
-            let detail = format!("`{text}` is no status of a denial: 401, 403 or 429");
+            let detail = format!("`{text}` is not a status of a denial: 401, 403 or 429");
             Problem::bad(detail).at("deny_status")
         };
         found.copied().map(Some).ok_or_else(wrong)
@@ -71,7 +70,7 @@ impl<'q> Query<'q> {
     pub(crate) fn number(&self, name: &str, usual: usize, most: usize) -> Result<usize, Problem> {
         let Some(text) = self.get(name) else { return Ok(usual) };
         let number = text.parse().ok().filter(|number| (1..=most).contains(number));
-        number.ok_or_else(|| Problem::bad(format!("`{text}` is no count: 1 to {most}")).at(name))
+        number.ok_or_else(|| Problem::bad(format!("`{text}` is not a count: 1 to {most}")).at(name))
     }
 
     /// Whether the readiness check includes the store.

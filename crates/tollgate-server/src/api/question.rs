@@ -116,8 +116,8 @@ impl<'a> QuestionJson<'a> {
         let by = match (inline, policy.is_some() || fields.is_some()) {
             (true, true) => {
                 return Err(Problem::bad(
-                    "this asks both by policies (`policy`, `fields`) and under limits of its own \
-                     (`subject`, `limit`, `on`): ask by the one or by the other",
+                    "set either `policy` and `fields`, or `subject` and `limit` (or `on`), not \
+                     both",
                 ));
             }
             (false, false) => {
@@ -180,9 +180,7 @@ pub(crate) fn parts(
             each.collect()
         }
         (None, Some(_), None) => Err(no_subject()),
-        (Some(_), None, None) => {
-            Err(Problem::bad("under which limit? `limit` is missing, as \"10/s\"").at("limit"))
-        }
+        (Some(_), None, None) => Err(Problem::bad("`limit` is missing, e.g. \"10/s\"").at("limit")),
         _ => Err(Problem::bad(
             "`on` lists all subjects: put `subject` and `limit` into it, or leave it out",
         )
@@ -197,7 +195,7 @@ pub(crate) fn no_subject() -> Problem {
 fn deadline_of(text: &str) -> Result<Duration, Problem> {
     tollgate_policy::parse_deadline(text).ok_or_else(|| {
         let detail =
-            format!("`{text}` is no deadline: write a duration from 1ms to 1m, as \"20ms\"");
+            format!("`{text}` is not a deadline: write a duration from 1ms to 1m, e.g. \"20ms\"");
         Problem::bad(detail).at("deadline")
     })
 }
@@ -264,7 +262,7 @@ fn is_list(json: &[u8]) -> bool {
 
 fn no_object() -> Problem {
     Problem::bad(
-        "this is a list, and should be an object, as {\"subject\": \"a\", \"limit\": \"1/s\"}",
+        "this is a list, and should be an object, e.g. {\"subject\": \"a\", \"limit\": \"1/s\"}",
     )
 }
 
@@ -277,7 +275,7 @@ fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) ->
     }
     if body.iter().all(u8::is_ascii_whitespace) {
         return Problem::bad(
-            "the body is empty: ask in JSON, as {\"subject\": \"user:42\", \"limit\": \"10/s\"}",
+            "the body is empty: ask in JSON, e.g. {\"subject\": \"user:42\", \"limit\": \"10/s\"}",
         );
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
@@ -296,7 +294,7 @@ fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) ->
 fn in_words(detail: &str) -> String {
     detail
         .replace("expected u64", "expected a whole number of 0 or more")
-        .replace("expected i64", "expected a whole number, as 5 or -5")
+        .replace("expected i64", "expected a whole number, e.g. 5 or -5")
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for LimitsJson<'a> {
@@ -329,7 +327,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for LimitsJson<'a> {
                 let mut joined = String::new();
                 while let Some(Text(text)) = list.next_element()? {
                     if text.trim().is_empty() {
-                        return Err(de::Error::custom("an empty text is no limit"));
+                        return Err(de::Error::custom("an empty text is not a limit"));
                     }
                     if !joined.is_empty() {
                         joined.push_str(", ");
@@ -351,7 +349,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Description<'a> {
             type Value = Description<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the fields of a request, as {\"ip\": \"192.0.2.7\"}")
+                f.write_str("the fields of a request, e.g. {\"ip\": \"192.0.2.7\"}")
             }
 
             fn visit_map<A: MapAccess<'de>>(

@@ -114,7 +114,8 @@ fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
              without fields",
         )),
         (false, true) => Err(Problem::bad(
-            "there is no body: a job is one JSON object of fields, as {\"to\": \"ann\"}; {} is one \
+            "there is no body: a job is one JSON object of fields, e.g. {\"to\": \"ann\"}; {} is \
+             one \
              without fields",
         )),
         (false, false) => Job::from_json(body).map_err(|error| of_queue(&error, NO_DOUBT)),

@@ -33,7 +33,7 @@ fn one_host(request: &Request<Whole>) -> Result<(), Problem> {
         (Some(host), 0) if is_host(host) => Ok(()),
         (Some(_), 0) => Err(Problem::bad("invalid `Host` header: expected NAME or ADDRESS[:PORT]")),
         (None, _) if request.version() < Version::HTTP_11 => Ok(()),
-        (None, _) => Err(Problem::bad("a request of HTTP/1.1 has a `Host`, and this has none")),
+        (None, _) => Err(Problem::bad("a request of HTTP/1.1 needs a `Host` header")),
         (Some(_), more) => {
             Err(Problem::bad(format!("a request has one `Host`, and this has {}", more + 1)))
         }

@@ -85,11 +85,11 @@ pub(super) async fn rule(
 ) -> Result<Reply, Problem> {
     let gate = &api.service.gate;
     let lasts = about.lasts.as_ref().ok_or_else(|| {
-        Problem::bad("for how long? `for` is missing, as \"1h\": a ruling has an end").at("for")
+        Problem::bad("`for` is missing, e.g. \"1h\": a ruling has an end").at("for")
     })?;
     let lasts = duration(&lasts.0).map_err(|_| {
-        let detail = "write a duration up to 366d, as in `90s`, `1h30m`, `30d`: who is to be out \
-                      for good belongs in the policies";
+        let detail = "write a duration up to 366d, as in `90s`, `1h30m`, `30d`: a permanent ban \
+                      belongs in the policies";
         Problem::bad(detail).at("for")
     })?;
     if let Some(Text(policy)) = &about.policy
@@ -123,7 +123,7 @@ pub(super) async fn lift(
 ) -> Result<Reply, Problem> {
     for (field, is_there) in [("for", about.lasts.is_some()), ("reason", about.reason.is_some())] {
         if is_there {
-            return Err(Problem::bad(format!("what is lifted has no `{field}`")).at(field));
+            return Err(Problem::bad(format!("lifting a ruling takes no `{field}`")).at(field));
         }
     }
     let Ruling { when, policy, .. } = gate.admin().as_stored(about.ruling(Effect::Ban)?);
@@ -139,7 +139,7 @@ pub(super) async fn lift(
 impl RulingBody<'_> {
     fn ruling(self, effect: Effect) -> Result<Ruling, Problem> {
         let Some(When(when)) = self.when else {
-            let detail = "about whom? `when` is missing, as {\"ip\": \"203.0.113.0/24\"}";
+            let detail = "`when` is missing, e.g. {\"ip\": \"203.0.113.0/24\"}";
             return Err(Problem::bad(detail).at("when"));
         };
         let wrong = |error: tollgate::ParseError| Problem::bad(error.to_string());
@@ -161,7 +161,7 @@ impl<'de> Deserialize<'de> for When {
             type Value = When;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("conditions, as {\"ip\": \"203.0.113.0/24\"}")
+                f.write_str("conditions, e.g. {\"ip\": \"203.0.113.0/24\"}")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<When, A::Error> {

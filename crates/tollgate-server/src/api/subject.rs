@@ -41,10 +41,8 @@ pub(crate) fn subject_of(
         (Some(subject), None) => (subject.subject(), "subject"),
         (None, Some(Text(text))) => (Subject::parse(&text), "written_subject"),
         (Some(_), Some(_)) => {
-            return Err(Problem::bad(
-                "whose count, `subject` or `written_subject`? Leave out one of them",
-            )
-            .at("written_subject"));
+            return Err(Problem::bad("set either `subject` or `written_subject`, not both")
+                .at("written_subject"));
         }
     };
     read.map(Some).map_err(|error| Problem::bad(error.to_string()).at(place))
@@ -57,7 +55,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for SubjectJson<'a> {
             type Value = SubjectJson<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, or an object of texts, as {\"user\": \"42\"}")
+                f.write_str("a text, or an object of texts, e.g. {\"user\": \"42\"}")
             }
 
             fn visit_borrowed_str<E: de::Error>(

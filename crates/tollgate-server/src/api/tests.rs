@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{INDEX, OPENAPI, admin};
 use crate::operations::{Callers, Kind, Methods, Operation, Row, TABLE};
 
-/// The rows of what clients may ask.
+/// The rows of operations for clients.
 fn rows() -> impl Iterator<Item = &'static Row> {
     TABLE.iter().filter(|row| row.operation.is_for(Callers::Clients))
 }
@@ -20,7 +20,7 @@ fn resolved<'d>(document: &'d Value, mut value: &'d Value) -> &'d Value {
     value
 }
 
-/// The parts of which a schema is all, or one.
+/// The parts of a schema with `allOf` or `oneOf`.
 fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
     ["allOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten()
 }
@@ -30,12 +30,12 @@ fn add_fields(document: &Value, schema: &Value, found: &mut BTreeMap<String, Str
     let schema = resolved(document, schema);
     parts(schema).for_each(|part| add_fields(document, part, found));
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        found.entry(name.clone()).or_insert_with(|| said(document, field));
+        found.entry(name.clone()).or_insert_with(|| type_of(document, field));
     }
 }
 
 /// The values that a field may have.
-fn said(document: &Value, field: &Value) -> String {
+fn type_of(document: &Value, field: &Value) -> String {
     let field = resolved(document, field);
     if let Some(words) = field["enum"].as_array() {
         let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
@@ -52,7 +52,7 @@ fn said(document: &Value, field: &Value) -> String {
         Some("array") => Kind::List(usize::try_from(field["maxItems"].as_u64().unwrap()).unwrap()),
         Some(_) => Kind::Object,
         None if field["oneOf"].is_array() => Kind::Either,
-        None => return parts(field).map(|part| said(document, part)).collect(),
+        None => return parts(field).map(|part| type_of(document, part)).collect(),
     };
     kind.to_string()
 }

@@ -38,8 +38,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 /// The text added to an error when it is unknown whether the request took effect.
 const UNCERTAIN_TAKE: &str = "; jobs may be taken that nobody has: they come back when their \
                               visibility timeout has passed";
-const UNCERTAIN_ANSWER: &str = "; send it again: of what was taken up already it says `lost` then, or \
-                             extends it once more";
+const UNCERTAIN_ANSWER: &str = "; send it again: jobs that were handled already are `lost` then, \
+                                or extended once more";
 
 /// Whether clients may act as workers, and how many of them wait.
 #[derive(Debug)]
@@ -141,8 +141,8 @@ impl Workers {
         let forbidden = |detail| Some(Problem::new(StatusCode::FORBIDDEN, detail).response());
         if !self.is_open {
             return forbidden(
-                "this service gives no jobs to workers: `tollgate serve --queue-workers` does, and \
-                 TOLLGATE_WORKER_TOKEN is what these send then",
+                "this service gives no jobs to workers: start it with `--queue-workers`; workers \
+                 then send TOLLGATE_WORKER_TOKEN",
             );
         }
         self.guard.refuse(headers, peer).await
@@ -156,7 +156,7 @@ impl Workers {
         caller: Caller<'_>,
     ) -> Result<Reply, Problem> {
         if request.uri().query().is_some() {
-            return Err(Problem::bad("this has no query: what is asked is in the body"));
+            return Err(Problem::bad("this takes no query: put the question into the body"));
         }
         let body = body_of(request)?;
         match operation {
@@ -182,7 +182,7 @@ impl Workers {
         let TakeJson { worker, max, wait } = ask;
         let worker = worker.filter(|Text(name)| (1..=MAX_WORKER_BYTES).contains(&name.len()));
         let Text(worker) = worker.ok_or_else(|| {
-            let detail = format!("who takes says its name: 1 to {MAX_WORKER_BYTES} bytes");
+            let detail = format!("a worker must give its name: 1 to {MAX_WORKER_BYTES} bytes");
             Problem::bad(detail).at("worker")
         })?;
         let max = usize::try_from(max.unwrap_or(1)).ok().filter(|max| (1..=MAX_JOBS).contains(max));
@@ -233,8 +233,8 @@ fn micros(time: Duration) -> u64 {
 /// 503: the client has as many requests that wait for jobs as there are places left for others.
 fn crowded() -> Reply {
     let detail = format!(
-        "of {MAX_WAITING} requests that may wait for jobs here, as many wait from this address as \
-         are left for others: ask again, or without `wait`"
+        "of {MAX_WAITING} waiting requests, this address has its share: ask again, or without \
+         `wait`"
     );
     let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).response();
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(WAITING_SECONDS));
@@ -247,7 +247,7 @@ const JOBS: &str = r#"{"jobs": [{"id": "1700000000000-0", "delivery": 1}]}"#;
 /// Parses one JSON object; errors show the example.
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
     if !body.trim_ascii_start().starts_with(b"{") {
-        let detail = format!("the body is one JSON object, as {example}");
+        let detail = format!("the body is one JSON object, e.g. {example}");
         return Err(Problem::bad(detail));
     }
     read_one(body)
@@ -269,7 +269,8 @@ fn time(Text(text): &Text<'_>, most: Duration, field: &str) -> Result<Duration, 
 fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<DeliveryTag>, Problem> {
     let jobs = jobs.filter(|jobs| (1..=MAX_JOBS).contains(&jobs.len())).ok_or_else(|| {
         let detail = format!(
-            "of which jobs? 1 to {MAX_JOBS}, each as {{\"id\": \"1700000000000-0\", \"delivery\": 1}}"
+            "of which jobs? 1 to {MAX_JOBS}, each as {{\"id\": \"1700000000000-0\", \"delivery\": \
+             1}}"
         );
         Problem::bad(detail).at("jobs")
     })?;
@@ -290,7 +291,7 @@ async fn nack(queue: &ServedQueue, ask: NackJson<'_>) -> Result<Reply, Problem> 
     if begun == Some(false) {
         let unused = [("why", why.is_some()), ("after", after.is_some())];
         if let Some((field, _)) = unused.into_iter().find(|(_, is_there)| *is_there) {
-            let detail = "a job that was not begun comes back at once, and has not failed";
+            let detail = "a job that was not started comes back immediately, and has not failed";
             return Err(Problem::bad(detail).at(field));
         }
         return settle(queue, &jobs, &Settlement::NotBegun).await;

@@ -1,4 +1,4 @@
-//! The last reloads of the policies, and what each of them changed.
+//! The last reloads of the policies, with the changes of each.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,7 +32,7 @@ struct State {
     reloads: VecDeque<OneReload>,
 }
 
-/// A reload of which the file had changed.
+/// A reload of a changed file.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OneReload {
     /// When, in seconds since the Unix epoch.
@@ -52,7 +52,7 @@ pub(crate) struct OneReload {
 /// A change in a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Change {
-    /// The policy; `None` for what is true of the whole file.
+    /// The policy; `None` for a change of the whole file.
     policy: Option<String>,
     /// `added`, `removed` or `changed`.
     what: &'static str,
@@ -191,7 +191,7 @@ fn conditions(when: &[Condition]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// At most so many bytes of a text.
+/// At most this many bytes of a text.
 fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -217,7 +217,7 @@ mod tests {
 
     const ONE: &str = "limits = [{ subject = \"ip\", limit = \"3/h\" }]";
 
-    fn told(old: &str, new: &str) -> Vec<(Option<String>, &'static str, String)> {
+    fn listed(old: &str, new: &str) -> Vec<(Option<String>, &'static str, String)> {
         let (changes, further) = changes(&policies(old), &policies(new));
         assert_eq!(further, 0);
         let told = changes.into_iter().map(|one| (one.policy, one.what, one.lines.join("; ")));
@@ -228,21 +228,21 @@ mod tests {
     fn a_change_is_told_by_what_is_gone_and_what_came() {
         let (login, pages) = (policy("login", ONE), policy("pages", ONE));
         let both = format!("{login}{pages}");
-        assert_eq!(told(&both, &both), []);
+        assert_eq!(listed(&both, &both), []);
         let faster = both.replacen("3/h", "4/h", 1);
         let login = || Some("login".to_owned());
         let lines = "- limit of ip: 3/h via sliding_log; + limit of ip: 4/h via sliding_log";
-        assert_eq!(told(&both, &faster), [(login(), "changed", lines.to_owned())]);
+        assert_eq!(listed(&both, &faster), [(login(), "changed", lines.to_owned())]);
         let lines = "- limit of ip: 3/h via sliding_log; - on failure: deny; - cost: 1; \
                      - shadow: false";
-        assert_eq!(told(&both, &pages), [(login(), "removed", lines.to_owned())]);
-        assert_eq!(told(&pages, &both)[0].1, "added");
+        assert_eq!(listed(&both, &pages), [(login(), "removed", lines.to_owned())]);
+        assert_eq!(listed(&pages, &both)[0].1, "added");
         let shadow = both.replacen("\"deny\"", "\"deny\"\nshadow = true", 1);
         let lines = "- shadow: false; + shadow: true";
-        assert_eq!(told(&both, &shadow), [(login(), "changed", lines.to_owned())]);
+        assert_eq!(listed(&both, &shadow), [(login(), "changed", lines.to_owned())]);
         let turned = format!("match = \"first\"\n{pages}{}", policy("login", ONE));
         let lines = "- match: all; - order: login, pages; + match: first; + order: pages, login";
-        assert_eq!(told(&both, &turned), [(None, "changed", lines.to_owned())]);
+        assert_eq!(listed(&both, &turned), [(None, "changed", lines.to_owned())]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The figures of the console: one answer, at most a second old, whoever asks.
+//! The figures of the console: one answer, at most a second old, for all readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ fn admits(outcome: &str) -> bool {
     found.is_some_and(Outcome::admits)
 }
 
-/// Percentiles of the last minute by what decided; what decided nothing is left out.
+/// Percentiles of the last minute by the authority that decided; one without decisions is left out.
 fn durations(counts: &DurationCounts) -> Value {
     let each = DurationCounts::AUTHORITIES.iter().zip(&counts.0);
     let each = each.filter(|(_, counts)| counts.answers() > 0).map(|(authority, counts)| {

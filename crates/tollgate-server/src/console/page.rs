@@ -1,7 +1,7 @@
 //! The files of the console, which are built into the program.
 //!
-//! They have nothing secret: what they show comes from the admin API, under its token. A browser
-//! runs no script but these, and connects to nobody but this service.
+//! They have nothing secret: their figures come from the admin API, under its token. A browser runs
+//! no script but these, and connects to nobody but this service.
 
 use bytes::Bytes;
 use http::Response;

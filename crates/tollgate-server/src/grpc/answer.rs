@@ -1,4 +1,4 @@
-//! The answer to a request: the status of each descriptor, what they say together, and the headers
+//! The answer to a request: the status of each descriptor, their status together, and the headers
 //! and the body for the client of Envoy.
 
 use core::time::Duration;
@@ -137,7 +137,7 @@ fn fill(judged: &mut Judged, planned: &Planned<'_>, answer: &Answer<'_>, part: u
     judged.reached = Some(if is_over { Reached::Over } else { Reached::Within { near } });
 }
 
-/// How much of what is used of a limit is beyond 80 % of it: the ratio of the reference.
+/// The part of a limit's use beyond 80 %: the ratio of the reference.
 fn beyond_four_fifths(capacity: u64, remaining: u64) -> u64 {
     let used = capacity.saturating_sub(remaining);
     // A capacity is at most 2^53.

@@ -17,7 +17,7 @@ pub(super) const CALL_BYTES: usize = 4 * 1_024;
 /// The bytes of a head that are in this.
 const HEAD_BYTES: usize = 1_024;
 
-/// A connection begins another call while those it holds are at most a sixteenth of what could
+/// A connection begins another call while it holds at most a sixteenth of the calls that could
 /// still begin. So 256 calls of one are too many only when others hold half of the room, and when
 /// hundreds of connections take all that they may, a new one still begins its first calls.
 const SPARES: usize = 16;
@@ -45,8 +45,8 @@ impl Calls {
         Arc::new(Self { pace, open: AtomicUsize::new(0), state: Mutex::new(state) })
     }
 
-    /// Takes room for a call with so many bytes of a head; `None` when there is none, or when this
-    /// connection holds more than its part of it.
+    /// Takes room for a call with this many bytes of a head; `None` when there is none, or when
+    /// this connection holds more than its part of it.
     pub(super) fn room(self: &Arc<Self>, budget: &Arc<Budget>, head: usize) -> Option<Room> {
         let held = self.open.load(Ordering::Relaxed).saturating_mul(CALL_BYTES);
         if held.saturating_mul(SPARES) > budget.room() {

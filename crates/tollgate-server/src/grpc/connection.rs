@@ -53,8 +53,8 @@ const MAX_CALLS: usize = 256;
 const MIN_CALLS: usize = 8;
 
 /// The maximum number of concurrent calls that all connections are promised together, beyond the
-/// minimum of each. A new one is promised a part of what is left. HTTP/2 itself refuses what is
-/// beyond the promise, before it takes memory.
+/// minimum of each. A new one is promised a part of the rest. HTTP/2 itself refuses what is beyond
+/// the promise, before it takes memory.
 const PROMISED_CALLS: usize = 32 * 1_024;
 const PROMISED_PART: usize = 32;
 
@@ -310,13 +310,13 @@ impl Protocol for Grpc {
             _ = served.as_mut() => return,
             () = closes => served.as_mut().graceful_shutdown(),
         }
-        // The client knows, and what it has asked is answered.
+        // The client knows, and its questions are answered.
         let _ = tokio::time::timeout(shared.grace, served).await;
     }
 }
 
-/// Waits until a connection was idle nearly as long as it may be: what is not told so would be cut
-/// while its client sends the next call.
+/// Waits until a connection was idle nearly as long as it may be: without that notice it would be
+/// cut while its client sends the next call.
 async fn rests(calls: &Calls, most: Duration) {
     let most = most * 9 / 10;
     loop {

@@ -34,7 +34,7 @@ impl RateLimitService for Envoy {
         // stack then, and nothing is allocated for it.
         let answer = match front.service.gate.store().facts().answers_at_once {
             true => answer.now_or_never().unwrap_or_else(|| {
-                Err(Status::internal("the store did not answer at once, though it says it does"))
+                Err(Status::internal("the store did not answer immediately, though it claims to"))
             }),
             false => Box::pin(answer).await,
         }?;

@@ -81,7 +81,7 @@ impl Frames {
     }
 }
 
-/// The stream of a connection, with what it says about the answers over it.
+/// The stream of a connection, with its reports about the answers over it.
 #[derive(Debug)]
 pub(super) struct Framed<T> {
     stream: T,

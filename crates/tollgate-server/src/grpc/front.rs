@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::service::Service;
 use crate::traces::Traces;
 
-/// Whom the generated services ask.
+/// The gate that the generated services ask.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(super) service: Arc<Service>,

@@ -38,7 +38,7 @@ impl<B> Inbound<B> {
         Self { body, budget, read: 0, shares: Vec::new(), most, has_more: false, deadline: None }
     }
 
-    /// A body of which each piece may take so long.
+    /// A body whose pieces may each take this long.
     pub(super) fn in_pieces(body: B, budget: Arc<Budget>, most: Duration) -> Self {
         Self { has_more: true, ..Self::new(body, budget, most) }
     }

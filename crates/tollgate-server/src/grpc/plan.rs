@@ -124,7 +124,8 @@ fn brought(
     let limit = descriptor.limit.unwrap_or_default();
     let Some(unit) = Unit::from_number(limit.unit) else {
         return Err(Status::invalid_argument(format!(
-            "descriptors[{place}].limit.unit: {} is no unit: give SECOND (1) to YEAR (6), or WEEK \
+            "descriptors[{place}].limit.unit: unknown unit {}: give SECOND (1) to YEAR (6), or \
+             WEEK \
              (7)",
             limit.unit
         )));

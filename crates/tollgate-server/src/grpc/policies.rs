@@ -64,15 +64,15 @@ pub(super) fn prepared(
     Ok(service.gate.prepare(&fields))
 }
 
-/// The same at a cost of so many hits.
+/// The same at a cost of this many hits.
 ///
 /// # Errors
-/// A policy says its own cost.
+/// A policy sets the cost.
 pub(super) fn costing(mut prepared: Prepared, place: usize, hits: u64) -> Result<Prepared, Status> {
     if hits != 1 {
         prepared.cost(hits).map_err(|policy| {
             let name = &policy.name;
-            at(place, &format!("the policy `{name}` says its own cost: leave out `hits_addend`"))
+            at(place, &format!("the policy `{name}` sets the cost: leave out `hits_addend`"))
         })?;
     }
     Ok(prepared)

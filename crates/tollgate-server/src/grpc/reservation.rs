@@ -1,5 +1,4 @@
-//! Holds for Kuadrant's service: what a request's descriptors are counted under, and the holds on
-//! that.
+//! Holds for Kuadrant's service: the counts of a request's descriptors, and the holds on them.
 
 use core::time::Duration;
 

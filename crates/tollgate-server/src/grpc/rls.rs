@@ -126,8 +126,8 @@ impl Rls {
         self.decide(service, request, hits, deadline, None).await
     }
 
-    /// Answers a request of this peer in JSON, over HTTP: the status, and the answer or what is
-    /// wrong. `None` where nothing is answered so.
+    /// Answers a request of this peer in JSON, over HTTP: the status, and the answer or the
+    /// problem. `None` where nothing is answered so.
     pub(crate) async fn json(
         &self,
         service: &Service,
@@ -331,7 +331,7 @@ pub(super) fn deadline(service: &Service, timeout: Option<Duration>) -> Result<D
     let left = timeout * 9 / 10;
     if left < LEAST && !service.gate.store().facts().answers_at_once {
         return Err(Status::deadline_exceeded(format!(
-            "grpc-timeout: {timeout:?} is too short for the store, of which nothing was asked"
+            "grpc-timeout: {timeout:?} is too short for the store, which was not asked"
         )));
     }
     Ok(usual.min(left))

@@ -30,7 +30,7 @@ pub(super) struct Rules {
     metrics: Metrics,
 }
 
-/// Rules, with what is made once of each.
+/// Rules, with the parts that are made once of each.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     config: Config,
@@ -197,7 +197,7 @@ fn read(path: &Path) -> Result<Files, String> {
     for path in paths {
         let found = std::fs::metadata(&path).map_err(|why| error(&path, why))?;
         if !found.is_file() {
-            return Err(format!("{}: this is no plain file", path.display()));
+            return Err(format!("{}: this is not a plain file", path.display()));
         }
         bytes += found.len();
         if bytes > MAX_BYTES {

@@ -120,7 +120,7 @@ fn request_id(place: usize, id: &str) -> Result<String, Status> {
     Err(bad(place, &what))
 }
 
-/// The id of what the descriptor at this place asks: two of a request may ask the same.
+/// The id of the question of the descriptor at this place: two of a request may ask the same.
 pub(super) fn id_at(request: &str, place: usize) -> String {
     format!("{request} {place}")
 }
@@ -162,7 +162,7 @@ fn named(service: &Service, id: &str, entries: &[(&str, &str)]) -> Result<Hold, 
     } else {
         let limits = of("limit").collect::<Vec<_>>().join(", ");
         let (Some(subject), false) = (of("subject").next(), limits.is_empty()) else {
-            let detail = "which hold? Beside its id say what it was asked for by: the entries \
+            let detail = "the hold is missing: beside its id give its question: the entries \
                           `subject` and `limit`, or `policy` and its fields";
             return Err(Refusal::invalid(detail));
         };
@@ -171,7 +171,7 @@ fn named(service: &Service, id: &str, entries: &[(&str, &str)]) -> Result<Hold, 
         })?;
         let mut strange = entries.iter().map(|(key, _)| *key);
         if let Some(key) = strange.find(|key| !["subject", "limit", "shard"].contains(key)) {
-            let detail = format!("`{key}` is no part of such a question: leave it out");
+            let detail = format!("`{key}` is not a part of such a question: leave it out");
             return Err(Refusal::invalid(detail));
         }
         let parts = vec![(subject, service.limits(&limits)?)];

@@ -90,7 +90,7 @@ impl<A: Answering> Protocol for Http<A> {
     }
 }
 
-/// The client of one connection, and what is needed to answer it.
+/// The client of one connection, and the parts that answer it.
 struct Client<'a, A> {
     answering: &'a A,
     peer: Peer,

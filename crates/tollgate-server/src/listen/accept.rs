@@ -45,7 +45,7 @@ impl Peer {
     }
 }
 
-/// The addresses of this host, and of what has none.
+/// The addresses of this host, and of a peer without one.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 

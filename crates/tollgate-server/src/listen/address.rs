@@ -21,7 +21,7 @@ pub enum Address {
 /// A text that is not a valid address to listen on.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no address to listen on ({why}): write HOST:PORT, as `127.0.0.1:8700`, \
+    "`{text}` is not an address to listen on ({why}): write HOST:PORT, e.g. `127.0.0.1:8700`, \
      `unix:/PATH`, or `systemd:NAME`"
 )]
 pub struct AddressError {
@@ -50,14 +50,14 @@ impl FromStr for Address {
             return Ok(Self::Systemd(name.to_owned()));
         }
         if let Some(port) = text.strip_prefix(':') {
-            let port = port.parse().map_err(|_| error("the port is no number up to 65535"))?;
+            let port = port.parse().map_err(|_| error("the port is not a number up to 65535"))?;
             // One IPv6 socket also accepts IPv4, where the system is configured for it.
             return Ok(Self::Tcp(vec![SocketAddr::from(([0_u16; 8], port))]));
         }
         let Some((_, port)) = text.rsplit_once(':') else {
             return Err(error("the port is missing"));
         };
-        port.parse::<u16>().map_err(|_| error("the port is no number up to 65535"))?;
+        port.parse::<u16>().map_err(|_| error("the port is not a number up to 65535"))?;
         let found = text.to_socket_addrs().map_err(|fault| error(&fault.to_string()))?;
         let found: Vec<_> = found.collect();
         if found.is_empty() { Err(error("the name has no address")) } else { Ok(Self::Tcp(found)) }
@@ -110,8 +110,8 @@ mod tests {
         for (text, why) in [
             ("", "the port is missing"),
             ("localhost", "the port is missing"),
-            ("127.0.0.1:99999", "no number up to 65535"),
-            (":x", "no number up to 65535"),
+            ("127.0.0.1:99999", "not a number up to 65535"),
+            (":x", "not a number up to 65535"),
             ("unix:", "the path is missing"),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();

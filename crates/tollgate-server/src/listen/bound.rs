@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::address::Address;
 
-/// Who may connect to a socket in the file system.
+/// The users that may connect to a socket in the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     /// Every user with access to its folder, as with a loopback port.

@@ -17,7 +17,7 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), most, whole: None })
     }
 
-    /// A part of this budget: whoever takes from the part leaves the rest to the others.
+    /// A part of this budget: a user of the part leaves the rest to the others.
     #[cfg(feature = "grpc")]
     pub(crate) fn part(self: &Arc<Self>, most: usize) -> Arc<Self> {
         Arc::new(Self { held: AtomicUsize::new(0), most, whole: Some(Arc::clone(self)) })

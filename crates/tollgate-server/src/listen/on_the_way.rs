@@ -139,7 +139,7 @@ impl OnTheWay {
         }));
     }
 
-    /// The connection has ended, and nothing was said against it: what was written is delivered.
+    /// The connection has ended, and nothing speaks against it: the written answers are delivered.
     pub(crate) fn ended(&self) {
         if self.is_any() {
             drop(self.with(|waiting| {
@@ -193,7 +193,7 @@ impl OnTheWay {
         }));
     }
 
-    /// All that was to be written is written: messages that nobody has any more were discarded.
+    /// Everything to be written is written: messages that nobody has any more were discarded.
     #[inline]
     pub(crate) fn flushed(&self) {
         if self.is_any() {

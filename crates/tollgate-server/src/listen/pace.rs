@@ -114,7 +114,8 @@ impl Pace {
     /// service that does not wait for it answers a client that only stops to send.
     pub(crate) async fn hung_up(&self) {
         let _watched = Watched::new(self);
-        // Whoever notes the end wakes the task, and polls all that the task waits for.
+        // The thread that notes the end wakes the task, and polls everything that the task waits
+        // for.
         poll_fn(|_| match self.has_hung_up.load(Ordering::Relaxed) {
             true => Poll::Ready(()),
             false => Poll::Pending,

@@ -92,13 +92,14 @@ pub(super) fn take(name: &str, access: Access) -> io::Result<Bound> {
                 _ => format!("systemd passed {}", names.join(", ")),
             };
             return Err(wrong(format!(
-                "{known}: the `.socket` unit says `FileDescriptorName={name}`, and the service unit \
+                "{known}: the `.socket` unit says `FileDescriptorName={name}`, and the service \
+                 unit \
                  names it by `Sockets=`"
             )));
         }
         _ => {
             return Err(wrong(format!(
-                "systemd passed {} sockets of this name: give each a unit and a name of its own",
+                "systemd passed {} sockets of this name: give each a separate unit and name",
                 places.len()
             )));
         }
@@ -122,7 +123,7 @@ pub(super) fn take(name: &str, access: Access) -> io::Result<Bound> {
             Ok(Bound::Unix(UnixListener::from_std(listener)?, None))
         }
         Socket::Other => Err(wrong(
-            "it is no listening stream: `ListenStream=` with `Accept=no` makes one".to_owned(),
+            "it is not a listening stream: `ListenStream=` with `Accept=no` makes one".to_owned(),
         )),
     }
 }

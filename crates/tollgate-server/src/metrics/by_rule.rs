@@ -49,7 +49,7 @@ impl Stat {
 /// How far a hit reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reached {
-    /// Within the limit; of its hits so many are beyond 80 % of it.
+    /// Within the limit; this many of its hits are beyond 80 % of it.
     Within {
         near: u64,
     },

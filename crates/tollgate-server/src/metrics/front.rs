@@ -11,7 +11,7 @@ pub(crate) const OTHER: &str = "other";
 pub(crate) struct FrontFamily {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
-    /// The names of the labels: of what is asked, and of how it ends.
+    /// The names of the labels: of the operation, and of the outcome.
     pub(crate) labels: [&'static str; 2],
     /// The operations. All else counts as [`OTHER`]: a label with names chosen by clients would be
     /// unbounded.
@@ -39,7 +39,7 @@ impl FrontCounts {
         &self.family
     }
 
-    /// Counts as many answers, by the place of what was asked, and by the place of how it ended.
+    /// Counts this number of answers, by the places of the operation and of the outcome.
     #[inline]
     pub(crate) fn add(&self, asked: Option<usize>, ended: usize, answers: u64) {
         let FrontFamily { asked: names, ended: ends, .. } = &self.family;
@@ -49,7 +49,7 @@ impl FrontCounts {
         }
     }
 
-    /// All nonzero counters: what was asked, how it ended, and the count.
+    /// All nonzero counters: the operation, the outcome, and the count.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let FrontFamily { asked, ended, .. } = &self.family;
         let names = asked.iter().copied().chain([OTHER]);
@@ -59,7 +59,7 @@ impl FrontCounts {
         all.filter(|(.., count)| *count > 0)
     }
 
-    /// All that was answered.
+    /// The sum of all answers.
     #[cfg(feature = "resp")]
     pub(crate) fn total(&self) -> u64 {
         self.iter().map(|(.., count)| count).sum()

@@ -249,7 +249,7 @@ impl Numbers {
         let mut placed = counter(encoder, "tollgate_holds_placed", help)?;
         placed.count([("kind", "acquire")], holds.placed(HoldKind::Acquire))?;
         placed.count([("kind", "reserve")], holds.placed(HoldKind::Reserve))?;
-        let help = "Holds that were placed here, not settled here, and whose end has not come.";
+        let help = "Holds that were placed here, are not settled, and have not expired.";
         gauge(encoder, ("tollgate_holds_open", help), None, holds.open())?;
         let help = "Commits, releases and renewals of holds, by result.";
         let mut done = counter(encoder, "tollgate_hold_calls", help)?;
@@ -257,7 +257,7 @@ impl Numbers {
         done.count([("result", "repeated")], holds.repeated())?;
         done.count([("result", "renewed")], holds.renewed())?;
         done.count([("result", "not_open")], holds.not_open())?;
-        let help = "Holds whose answers were not delivered, by what became of them.";
+        let help = "Holds whose answers were not delivered, by outcome.";
         let mut undelivered = counter(encoder, "tollgate_holds_undelivered", help)?;
         let deliveries = self.metrics.deliveries();
         for fate in Fate::ALL {
@@ -271,7 +271,7 @@ impl Numbers {
         named.count([("result", "marked")], holds.marks())?;
         let help = "Commits of more units than were reserved.";
         counter(encoder, "tollgate_hold_overruns", help)?.count([], holds.over())?;
-        let help = "Units that commits had beyond what was reserved: the bound of what is owed.";
+        let help = "Units of commits beyond their reservation: the bound of the debt.";
         counter(encoder, "tollgate_hold_overrun_units", help)?.count([], holds.units_over())?;
         let help = "Units that commits had beyond the max of their policies: nobody was charged.";
         counter(encoder, "tollgate_hold_cut_units", help)?.count([], holds.units_cut())
@@ -389,8 +389,7 @@ impl Numbers {
                     .count([("queue", name), ("outcome", outcome.name())], door.count(outcome))?;
             }
         }
-        let help =
-            "Jobs whose answers were not delivered to who took them, by what became of them.";
+        let help = "Jobs whose answers were not delivered to their workers, by outcome.";
         let mut undelivered = counter(encoder, "tollgate_queue_undelivered", help)?;
         for (name, queue) in self.queues.iter() {
             for fate in Fate::ALL {

@@ -90,7 +90,7 @@ struct OneRecorded {
     policy: Option<String>,
     limit: String,
     outcome: &'static str,
-    /// Whether the policy was in shadow, so that the outcome is what would have been.
+    /// Whether the policy was in shadow, so that the outcome is hypothetical.
     #[serde(skip_serializing_if = "is_false")]
     shadow: bool,
     /// One count for each bucket.

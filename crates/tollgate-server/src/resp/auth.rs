@@ -1,4 +1,4 @@
-//! The users of the Redis protocol, their passwords and roles, and what slows guesses.
+//! The users of the Redis protocol, their passwords and roles, and the slowing of guesses.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ impl fmt::Debug for RespUser {
 }
 
 impl RespUser {
-    /// The user `default`, who may ask.
+    /// The user `default`, with permission to ask.
     #[must_use]
     pub fn default_user(password: String) -> Self {
         Self { name: DEFAULT_USER.to_owned(), password, role: Role::Ask }
@@ -73,7 +73,7 @@ impl RespUser {
     fn parse(text: &str, number: usize) -> Result<Self, String> {
         let parts: Vec<&str> = text.splitn(3, ':').collect();
         let [name, role, password] = parts[..] else {
-            return Err(format!("user {number} is no NAME:ROLE:PASSWORD"));
+            return Err(format!("user {number} is not NAME:ROLE:PASSWORD"));
         };
         let role = match role {
             "ask" => Role::Ask,
@@ -89,7 +89,8 @@ impl RespUser {
         for (at, Self { name, password, .. }) in all.iter().enumerate() {
             if name.is_empty() || name.len() > MAX_NAME_BYTES || name.bytes().any(is_odd) {
                 return Some(format!(
-                    "`{name}` is no name of a RESP user: 1 to {MAX_NAME_BYTES} letters, digits, \
+                    "`{name}` is not the name of a RESP user: 1 to {MAX_NAME_BYTES} letters, \
+                     digits, \
                      `_`, `-` and `.`"
                 ));
             }
@@ -108,14 +109,14 @@ impl RespUser {
     }
 }
 
-/// Who a client is.
+/// The identity of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Identified {
     pub(super) name: Arc<str>,
     pub(super) role: Role,
 }
 
-/// The users, of whom there may be none: then everybody may ask.
+/// The users; without any, everybody may ask.
 #[derive(Debug)]
 pub(crate) struct Users {
     users: Vec<(Identified, String)>,
@@ -132,7 +133,7 @@ impl Users {
         Ok(Self { users, guesses: Guesses::new()? })
     }
 
-    /// Who a client is before it says a password; `None` if it must say one.
+    /// The identity of a client before it sends a password; `None` if it must send one.
     pub(super) fn anybody(&self) -> Option<Identified> {
         let anybody = || Identified { name: DEFAULT_USER.into(), role: Role::Ask };
         self.users.is_empty().then(anybody)
@@ -200,16 +201,16 @@ mod tests {
         let all = all.unwrap();
         assert!(all == expected && RespUser::fault(&all).is_none(), "{all:?}");
         for (text, says) in [
-            ("web", "user 1 is no NAME:ROLE:PASSWORD"),
-            ("a:ask:0123456789abcdef web:0123456789abcdef", "user 2 is no NAME:ROLE:PASSWORD"),
+            ("web", "user 1 is not NAME:ROLE:PASSWORD"),
+            ("a:ask:0123456789abcdef web:0123456789abcdef", "user 2 is not NAME:ROLE:PASSWORD"),
             ("web:root:secret", "the role of `web` is neither `ask` nor `administer`"),
         ] {
             let said = RespUser::parse_all(text).unwrap_err();
             assert_eq!(said, says);
         }
         for (text, says) in [
-            (":ask:0123456789abcdef", "`` is no name of a RESP user"),
-            ("a/b:ask:0123456789abcdef", "`a/b` is no name of a RESP user"),
+            (":ask:0123456789abcdef", "`` is not the name of a RESP user"),
+            ("a/b:ask:0123456789abcdef", "`a/b` is not the name of a RESP user"),
             ("a:ask:0123456789abcdef a:ask:0123456789abcdef", "the RESP user `a` is given twice"),
             ("a:ask:secret", "the password of the RESP user `a` has 6 bytes"),
         ] {

@@ -142,7 +142,7 @@ fn read_array<'b>(
     Ok(Found::Command(at))
 }
 
-/// A command that is written as a line. Only two of them are read: what a web page can make a
+/// A command that is written as a line. Only two of them are read: bytes that a web page can make a
 /// browser send must never be a command.
 fn read_line<'b>(bytes: &'b [u8], words: &mut Words<'b>) -> Result<Found, Broken> {
     let refuse = |what| Err(Broken::Protocol("", what));

@@ -26,7 +26,7 @@ pub(super) struct Command {
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
     pub(super) arguments: &'static [Argument],
-    /// Whether the first word after the name is a key, or the subject that it stands for.
+    /// Whether the first word after the name is a key, or the subject in its place.
     pub(super) has_key: bool,
     /// Whether the second word says what it does.
     pub(super) has_subcommands: bool,

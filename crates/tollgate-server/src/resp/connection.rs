@@ -332,7 +332,7 @@ impl<T: Transport> Stream<'_, T> {
         }
         replies.undelivered.drain(..).for_each(|it| self.pace.on_the_way.add(it));
         self.pace.set_phase(Phase::Write);
-        // As for HTTP: what other connections have received is decided before this is written.
+        // As for HTTP: input of other connections is decided before this is written.
         tokio::task::yield_now().await;
         let (mut at, mut taken) = (0, 0);
         while let Some(rest) = replies.bytes.get(at..).filter(|rest| !rest.is_empty()) {

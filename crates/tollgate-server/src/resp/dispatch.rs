@@ -1,4 +1,4 @@
-//! Decides what becomes of a command, and has it answered.
+//! Chooses the treatment of a command, and has it answered.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::session::{Next, Session};
 use super::throttle;
 use crate::traces::Traces;
 
-/// The answer to whoever must say the password first.
+/// The answer to a client that must send the password first.
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 
 /// The treatment of a command.

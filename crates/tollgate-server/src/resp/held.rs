@@ -13,7 +13,7 @@ use super::question::{begin_of_options, by_policies_of, parts, texts};
 use super::why::{self, Why, refused};
 use crate::service::{By, Question, Service, hold_name};
 
-/// A hold, and what a command says beside it.
+/// A hold, and the rest of the command beside it.
 #[derive(Debug)]
 pub(super) struct HeldCommand<'w> {
     pub(super) hold: Hold,
@@ -77,7 +77,7 @@ fn named<'w>(
     let name: HoldName = hold_name(id).map_err(refused)?;
     let is_begin = |word: &&str| [ON, POLICY].iter().any(|it| it.eq_ignore_ascii_case(word));
     let Some(begin) = rest.iter().position(is_begin) else {
-        return Err("which hold? Its ID is that of a question: add ON and its subject with the \
+        return Err("the hold is missing: beside its ID add ON and its subject with the \
                     limits, or POLICY and its name with the fields, as they were asked"
             .into());
     };
@@ -90,7 +90,7 @@ fn named<'w>(
     let shard = options.get("SHARD").map(Cow::Borrowed);
     let by = if by_policies {
         if shard.is_some() {
-            return Err("SHARD is for ON: a policy says its own".into());
+            return Err("SHARD is for ON: a policy sets its shard".into());
         }
         by_policies_of(what, service)?
     } else {

@@ -75,7 +75,7 @@ impl<'w> Options<'w> {
         let Some(value) = self.get(token) else { return Ok(None) };
         let Ok(ms) = number(value) else {
             let why = "is how long the hold lasts, a whole number of milliseconds";
-            return Err(format!("{token} {why}, as {token} 60000").into());
+            return Err(format!("{token} {why}, e.g. {token} 60000").into());
         };
         Ok(Some(Duration::from_millis(ms)))
     }

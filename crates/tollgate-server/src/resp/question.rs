@@ -149,10 +149,10 @@ pub(super) fn parts(words: &[&str], service: &Service) -> Result<Parts, Why> {
 
 fn part(subject: &str, limits: &[&str], service: &Service) -> Result<(Subject, LimitSet), Why> {
     if limits.is_empty() {
-        return Err(format!("`{subject}` has no limit: write one after it, as 10/s").into());
+        return Err(format!("`{subject}` has no limit: write one after it, e.g. 10/s").into());
     }
     if limits.iter().any(|limit| limit.trim().is_empty()) {
-        return Err("an empty text is no limit".into());
+        return Err("an empty text is not a limit".into());
     }
     let text = limits.join(", ");
     if text.len() > MAX_TEXT_BYTES {

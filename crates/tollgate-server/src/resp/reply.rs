@@ -154,7 +154,7 @@ impl Replies {
         }
     }
 
-    /// A whole number; what is above the integers of the protocol is a number with a point.
+    /// A whole number; one above the integers of the protocol is a number with a point.
     fn number(&mut self, number: u64) {
         match i64::try_from(number) {
             Ok(number) => self.integer(number),
@@ -188,7 +188,7 @@ impl fmt::Write for Text<'_> {
 mod tests {
     use super::*;
 
-    fn said(version: Version, write: impl FnOnce(&mut Replies)) -> String {
+    fn written(version: Version, write: impl FnOnce(&mut Replies)) -> String {
         let mut replies = Replies { version, ..Replies::default() };
         write(&mut replies);
         String::from_utf8(replies.bytes).unwrap()
@@ -213,14 +213,14 @@ mod tests {
                    :1\r\n:0\r\n$3\r\n1.5\r\n";
         let three = "%2\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n_\r\n~0\r\n*1\r\n+OK\r\n\
                      #t\r\n#f\r\n,1.5\r\n";
-        assert_eq!(said(Version::Two, write), two);
-        assert_eq!(said(Version::Three, write), three);
+        assert_eq!(written(Version::Two, write), two);
+        assert_eq!(written(Version::Three, write), three);
     }
 
     /// An error may quote the client's words: they must not end the line.
     #[test]
     fn an_error_is_one_line() {
-        let line = said(Version::Two, |replies| replies.error("ERR a\r\n+OK\r\nb"));
+        let line = written(Version::Two, |replies| replies.error("ERR a\r\n+OK\r\nb"));
         assert_eq!(line, "-ERR a  +OK  b\r\n");
     }
 }

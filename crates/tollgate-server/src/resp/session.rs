@@ -1,4 +1,4 @@
-//! One client's state, and what all clients share.
+//! One client's state, and the state that all clients share.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ pub(super) struct Session {
     pub(super) peer: IpAddr,
     pub(super) id: i64,
     pub(super) name: Vec<u8>,
-    /// Who the client is; `None` until it says its password.
+    /// The client's identity; `None` until it sends its password.
     pub(super) user: Option<Identified>,
     pub(super) last: LastLimit,
     /// The commands queued since `MULTI`.

@@ -121,7 +121,7 @@ impl fmt::Display for Unknown<'_> {
     }
 }
 
-/// The beginning of what a client sent.
+/// The beginning of a client's text.
 pub(super) fn shown(word: &[u8]) -> String {
     String::from_utf8_lossy(word.get(..SHOWN_BYTES).unwrap_or(word)).into_owned()
 }

@@ -15,7 +15,7 @@ use super::reply::Replies;
 use super::why::{self, Why, refused};
 use crate::service::{Act, By, Question, Service};
 
-/// Whose words, order and rounding.
+/// The program whose words, order and rounding it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
     /// `CL.THROTTLE` of redis-cell.

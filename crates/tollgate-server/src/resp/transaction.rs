@@ -6,7 +6,7 @@ use super::codec::Words;
 /// The most commands of one transaction.
 pub(super) const MAX_QUEUED: usize = 1_000;
 
-/// The most bytes of the commands of one transaction, with what each word takes here.
+/// The maximum number of bytes of the commands of one transaction, with the overhead of each word.
 pub(super) const MAX_QUEUED_BYTES: usize = 256 * 1_024;
 
 /// The commands since `MULTI`.

@@ -33,7 +33,7 @@ pub(crate) enum Fate {
 impl Fate {
     pub(crate) const ALL: [Self; 3] = [Self::GivenBack, Self::NotOpen, Self::Failed];
 
-    /// That of what was open or not, or of a store that failed.
+    /// The outcome of a hold that was open or not, or of a store that failed.
     pub(crate) fn of(released: Option<bool>) -> Self {
         match released {
             Some(true) => Self::GivenBack,
@@ -52,7 +52,7 @@ impl Fate {
     }
 }
 
-/// The counters of holds, or of the jobs of a queue, whose answers were not delivered.
+/// The counters of holds, or of a queue's jobs, whose answers were not delivered.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     fates: [AtomicU64; Fate::ALL.len()],
@@ -91,8 +91,8 @@ impl Deliveries {
             tracing::warn!(
                 target: "tollgate",
                 "an id of a hold was asked for again and again, and is refused now: some caller, \
-                 as a proxy with a constant, gives one id to all its holds. Each hold needs an id \
-                 of its own. tollgate_named_holds_total{{result=\"refused\"}} counts them"
+                 e.g. a proxy with a constant, gives one id to all its holds. Each hold needs a \
+                 different id. tollgate_named_holds_total{{result=\"refused\"}} counts them"
             );
         }
     }
@@ -103,8 +103,10 @@ impl Deliveries {
             tracing::warn!(
                 target: "tollgate",
                 "one `{of}` was asked for more than {MAX_REPEATS} times, and each further check \
-                 under it is charged: some caller, as a proxy with a constant, gives one id to all \
-                 its checks. Each needs one of its own. tollgate_overused_request_ids_total counts \
+                 under it is charged: some caller, e.g. a proxy with a constant, gives one id to \
+                 all \
+                 its checks. Each needs a different one. tollgate_overused_request_ids_total \
+                 counts \
                  them"
             );
         }

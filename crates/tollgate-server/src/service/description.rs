@@ -38,7 +38,8 @@ impl Fields for DescribedFields<'_> {
 }
 
 /// Why an administrator has to say what 32 hexadecimal digits are.
-pub(crate) const HASH_OR_KEY: &str = "32 hexadecimal digits may be a key, or the hash of one as logs and `admin top` show it: write \
+pub(crate) const HASH_OR_KEY: &str = "32 hexadecimal digits may be a key, or the hash of one as \
+                                      logs and `admin top` show it: write \
      `hash:DIGITS` for the hash; `tollgate hash-key` makes the hash of a key";
 
 /// True for an API key that an administrator may have copied from where hashes are shown.
@@ -108,7 +109,7 @@ impl<'a> Description<'a> {
             Field::Ip if value.is_empty() => value,
             Field::Ip => {
                 let ip: IpAddr = value.parse().map_err(|_| {
-                    "`ip` is no address: write it without a port, as `192.0.2.7`".to_owned()
+                    "`ip` is not an address: write it without a port, e.g. `192.0.2.7`".to_owned()
                 })?;
                 let client = ClientAddress::peer().client(ip, &HeaderMap::new());
                 self.address = Some(client.address());

@@ -39,7 +39,7 @@ impl Terms {
             Some("charge") => Some(HoldKind::Charging),
             Some(text) => {
                 let detail = format!(
-                    "`{text}` is nothing that an end does: write \"charge\" for the estimate, or \
+                    "`{text}` is not an effect of an end: write \"charge\" for the estimate, or \
                      \"nothing\""
                 );
                 return Err(Refusal::invalid(detail).at("at_end"));
@@ -65,7 +65,7 @@ impl Terms {
         let kind = self.kind.or(kind).unwrap_or(HoldKind::Reserve);
         let ttl = self.ttl.or(ttl).filter(|_| kind != HoldKind::Acquire);
         if kind != HoldKind::Acquire && ttl.is_none() {
-            let detail = "for how long? `ttl` is missing, as \"60s\"";
+            let detail = "`ttl` is missing, e.g. \"60s\"";
             return Err(Refusal::invalid(detail).at("ttl"));
         }
         Ok((kind, ttl))
@@ -118,7 +118,7 @@ pub(crate) struct Answered {
 }
 
 impl Service {
-    /// Whether a caller waits, from what it says: `again`, or `in_line`.
+    /// Whether a caller waits, by its word: `again`, or `in_line`.
     ///
     /// # Errors
     /// Another text; or callers may not say it to this service.
@@ -214,7 +214,7 @@ impl Service {
         self.receipts.sign(hold)
     }
 
-    /// The hold of a signed text; `None` for what this service did not sign.
+    /// The hold of a signed text; `None` if this service did not sign it.
     #[cfg(feature = "grpc")]
     pub(crate) fn hold_of(&self, text: &str) -> Option<Hold> {
         self.receipts.read(text).ok()

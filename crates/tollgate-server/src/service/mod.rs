@@ -89,7 +89,7 @@ impl Service {
     pub(crate) fn failure_rule(&self, text: &str) -> Result<OnFailure, String> {
         if text == "local" {
             let share = self.gate.current().policies().nodes().and_then(Share::of_nodes);
-            let why = "`local` needs a share, as 25 %: the policies say no number of `nodes`";
+            let why = "`local` needs a share, e.g. 25 %: the policies do not set `nodes`";
             return share.map(OnFailure::Local).ok_or_else(|| why.to_owned());
         }
         let read = text.parse::<OnFailure>();
@@ -120,7 +120,7 @@ impl Service {
         }
         let Question { by, cost, idempotency_key, receipt, kind, patience } = question;
         if patience == Patience::InLine {
-            let detail = "a check takes no slot to stand in line for: say `again`";
+            let detail = "a check takes no slot to wait in line for: use `again`";
             return Err(Refusal::invalid(detail).at("waiting"));
         }
         if idempotency_key.is_some() {
@@ -212,8 +212,8 @@ impl Service {
             }
             prepared.cost(cost).map_err(|policy| {
                 Refusal::invalid(format!(
-                    "the policy `{}` says its own cost ({}): leave it out, or let the policy take \
-                     it from a field, as cost = {{ from = \"field.cost\", max = 100 }}",
+                    "the policy `{}` sets the cost ({}): leave it out, or let the policy take it \
+                     from a field, e.g. cost = {{ from = \"field.cost\", max = 100 }}",
                     policy.name, policy.cost
                 ))
                 .at("cost")
@@ -222,7 +222,7 @@ impl Service {
         Ok(prepared)
     }
 
-    /// Warns of an id that is given to many checks, by the name of what has it.
+    /// Warns of an id that is given to many checks, by the name of its kind.
     pub(crate) fn heard_overused_id(&self, of: &str) {
         self.deliveries.heard_overused_id(of);
     }
@@ -251,7 +251,7 @@ impl Service {
         let receipt: tollgate::Receipt = self.receipts.read(receipt)?;
         let units = units.unwrap_or(receipt.cost);
         if units == 0 || units > receipt.cost {
-            let why = format!("give 1 to {}, of what was charged: {units} is not", receipt.cost);
+            let why = format!("give 1 to {}, of the charged units: {units} is not", receipt.cost);
             return Err(Refusal::invalid(why).at("units"));
         }
         Ok(self.gate.inline().refund(receipt.part(units)).await?)
@@ -281,13 +281,13 @@ fn slots_of(parts: &Parts) -> Option<&Limit> {
 #[cold]
 fn check_of_slots(limit: &Limit) -> Refusal {
     let detail = format!(
-        "`{limit}` counts what is at work, and a check would never give a slot back: `acquire` \
+        "`{limit}` counts work in progress, and a check would never give a slot back: `acquire` \
          takes one (POST /v1/acquire, TOLLGATE.ACQUIRE), and `release` gives it back"
     );
     Refusal::invalid(detail).at("limit")
 }
 
-/// Builds the ask over these parts, of which there must be at least one.
+/// Builds the ask over these parts, at least one.
 ///
 /// # Errors
 /// There is no part.

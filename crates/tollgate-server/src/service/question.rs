@@ -57,7 +57,7 @@ impl Question<'_> {
         if self.kind.is_none() {
             return Ok(());
         }
-        let detail = "only a peek has a `kind`: leave it out, since this says what it is";
+        let detail = "only a peek has a `kind`: leave it out";
         Err(Refusal::invalid(detail).at("kind"))
     }
 }

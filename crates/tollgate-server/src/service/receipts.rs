@@ -52,7 +52,7 @@ impl Signable for Hold {
 /// Signs receipts and holds, and verifies those that it or another instance signed.
 pub(crate) struct Receipts {
     keys: RwLock<Keys>,
-    /// Where on its server the store is ([`AnyStore::environment`]): part of what is signed, for a
+    /// Where on its server the store is ([`AnyStore::environment`]): part of the signed text, for a
     /// key may be given to several.
     environment: String,
 }
@@ -122,7 +122,7 @@ impl Receipts {
             Refusal::new(
                 Kind::NotFound,
                 format!(
-                    "this is no {name} of this service: it was changed, or signed with another \
+                    "this is not a {name} of this service: it was changed, or signed with another \
                      key or for another store. Without TOLLGATE_RECEIPT_KEY instances on one Redis \
                      or one file share a key, and with counts in memory it is a new one at each \
                      start"
@@ -172,7 +172,7 @@ mod tests {
         let receipt = limiter.check("bob").now().unwrap().receipt().unwrap();
         let text = receipts.sign(&receipt);
         assert_eq!(receipts.read::<Receipt>(&text).unwrap(), receipt);
-        assert!(receipts.read::<Hold>(&text).is_err(), "a receipt is no hold");
+        assert!(receipts.read::<Hold>(&text).is_err(), "a receipt is not a hold");
         for place in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };

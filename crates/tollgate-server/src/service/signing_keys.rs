@@ -1,9 +1,9 @@
 //! The keys that sign receipts and holds. Instances on one store share one by that store, unless
 //! one is given.
 //!
-//! The key is a notice, and is read with the others. The first who misses it writes it. Whoever
-//! still has it writes it back after the store has lost it. So it is as secret as the store is:
-//! who can read the store can forge receipts, and could as well change the counts.
+//! The key is a notice, and is read with the others. The first who misses it writes it. An instance
+//! that still has it writes it back after the store has lost it. So it is as secret as the store: a
+//! reader of the store can forge receipts, and could as well change the counts.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -51,7 +51,7 @@ impl Key {
         Some(Self { signer, text: URL_SAFE_NO_PAD.encode(bytes) })
     }
 
-    /// The key of a text in the store; `None` for what a newer version wrote.
+    /// The key of a text in the store; `None` if a newer version wrote it.
     fn read(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         if bytes.len() == KEY_BYTES { Self::new(&bytes) } else { None }

@@ -152,7 +152,7 @@ impl Top {
         }
     }
 
-    /// Begins a minute at `now`. The current one becomes the last one, and what was before that is
+    /// Begins a minute at `now`. The current one becomes the last one, and the one before that is
     /// forgotten.
     pub(crate) fn rotate(&self, now: Instant) {
         let mut times = self.times.lock();
@@ -165,7 +165,7 @@ impl Top {
         }
     }
 
-    /// The `most` first subjects at `now`, in the order of what their counts are at least.
+    /// The `most` first subjects at `now`, in the order of the minimum of their counts.
     pub(crate) fn busiest(&self, by: By, most: usize, now: Instant) -> Busiest {
         let times = self.times.lock();
         let (mut rows, mut observed, mut others) = (Vec::new(), 0, 0);
@@ -198,7 +198,7 @@ impl Top {
     }
 
     /// The subjects that are counted now and written so, with the policies that count them, in
-    /// order: who is behind a hash.
+    /// order: the keys behind a hash.
     pub(crate) fn find(&self, written: &str) -> Vec<Found> {
         let times = self.times.lock();
         let mut found = BTreeSet::new();

@@ -1,10 +1,9 @@
 //! The most frequent keys of a stream, in bounded memory: Space-Saving (Metwally, Agrawal, El
 //! Abbadi, *Efficient Computation of Frequent and Top-k Elements in Data Streams*, ICDT 2005).
 //!
-//! There is a fixed number of counters. A key without a counter takes over the one with the least
-//! count, and what that had counted is the key's error. So a true count is never above `count` and
-//! never below `count - error`, and no key without a counter was counted more often than
-//! [`SpaceSaving::floor`].
+//! There is a fixed number of counters. A key without a counter takes over the smallest one, whose
+//! count becomes the key's error. So a true count is never above `count` and never below `count -
+//! error`, and no key without a counter was counted more often than [`SpaceSaving::floor`].
 
 use std::collections::HashMap;
 
@@ -29,8 +28,8 @@ impl Estimate {
     }
 }
 
-/// Counters of the most frequent keys. A key is the hash of what it stands for, and `T` is the name
-/// that the caller keeps of that.
+/// Counters of the most frequent keys. A key is a hash, and `T` is the name that the caller keeps
+/// for it.
 #[derive(Debug)]
 pub(super) struct SpaceSaving<T> {
     /// The number of counters, at least one.
@@ -60,7 +59,7 @@ struct Node {
 }
 
 impl<T: Default> SpaceSaving<T> {
-    /// Without any counts; with room for so many counters, at least one.
+    /// Without any counts; with room for this many counters, at least one.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most: most.max(1),

@@ -175,8 +175,8 @@ impl Page {
     }
 }
 
-/// Prometheus' own judge, where it is installed: its Debian package takes 332 MB with what it
-/// needs, too much to ask for. The parser above judges everywhere.
+/// Prometheus' own checker, where it is installed: its Debian package takes 332 MB with its
+/// dependencies, too much to ask for. The parser above judges everywhere.
 pub(crate) fn promtool(arguments: &[&str], input: &str) {
     use std::io::Write as _;
     let program = std::env::var_os("TOLLGATE_PROMTOOL").unwrap_or_else(|| "promtool".into());

@@ -1,4 +1,4 @@
-//! Counts are those of what was asked, and there are never more series than there may be.
+//! Counts are those of the questions, and there are never more series than there may be.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ shadow = true
 limits = [{ subject = "ip", limit = "1/h" }]
 "#;
 
-/// All that could be a subject in what is asked here.
+/// Every text that could be a subject in the questions here.
 const SUBJECTS: [&str; 6] =
     ["192.0.2", "198.51.100", "127.0.0.1", "user:42", "alice", "shop.example"];
 
@@ -256,7 +256,7 @@ async fn what_got_through_is_recorded_over_time_as_it_is_counted() {
         assert!(start.elapsed() < Duration::from_secs(60), "{recorded}");
     }
     assert!(service.admin("GET", "/v1/admin/series?last=30d").await.body.contains("3600"));
-    for (query, says) in [("last=soon", "no time to look back"), ("first=1m", "means nothing")] {
+    for (query, says) in [("last=soon", "not a time to look back"), ("first=1m", "is unknown")] {
         let reply = service.admin("GET", &format!("/v1/admin/series?{query}")).await;
         assert!(reply.status == 400 && reply.body.contains(says), "{}", reply.body);
     }

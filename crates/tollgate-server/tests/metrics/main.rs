@@ -1,4 +1,4 @@
-//! `/metrics` of a real service: what it counts, how many series it has, and what reads it.
+//! `/metrics` of a real service: its counters, the number of its series, and its readers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -33,7 +33,7 @@ pub(crate) async fn closed(service: &Service, reason: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name}: {page}")).parse().unwrap()
 }
 
-/// Sends this and waits until the service closes: what it said.
+/// Sends this and waits until the service closes; the result is its answer.
 async fn until_closed(address: SocketAddr, sent: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // A service that refuses may close before all of it was sent.
@@ -59,7 +59,7 @@ async fn a_request_has_one_host() {
     let service = Service::start().await;
     for path in ["/v1/auth", "/healthz", "/v1/check"] {
         for (hosts, says) in [
-            ("", "has none"),
+            ("", "needs a `Host` header"),
             ("host: a\r\nhost: a\r\n", "this has 2"),
             ("host: a b\r\n", "invalid `Host` header"),
             ("host: a@b\r\n", "invalid `Host` header"),
@@ -200,7 +200,7 @@ async fn whoever_is_slow_is_closed_and_the_others_are_served() {
         }
         assert!(served > 0);
         assert!(closed(&service, reason).await > before, "{slow:?} was not closed as {reason}");
-        // Who had asked something has the answer.
+        // A client that has asked something has the answer.
         let said = ended.await.unwrap();
         assert_eq!(said.starts_with("HTTP/1.1 200"), slow.starts_with("GET /healthz"), "{said}");
     }
@@ -277,7 +277,7 @@ async fn connections_with_half_a_request_do_not_shut_others_out() {
         stream.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
         busy.push(stream);
     }
-    // Whoever comes is served, and those that have waited longest make room.
+    // New clients are served, and those that have waited longest make room.
     for _ in 0..10 {
         assert_eq!(service.client().await.get("/healthz").await.status.as_u16(), 200);
     }
@@ -311,7 +311,7 @@ async fn who_sends_a_body_that_nobody_wants_still_gets_the_answer() {
     }
 }
 
-/// One long answer that is not read is a client that does not read, and no idle one.
+/// One long answer that is not read is a client that does not read, and not an idle one.
 #[tokio::test]
 async fn a_client_that_does_not_read_a_long_answer_is_closed() {
     let service = hasty().await;
@@ -323,7 +323,7 @@ async fn a_client_that_does_not_read_a_long_answer_is_closed() {
     drop(stream);
 }
 
-/// A connection lets go of its buffers after a second: who comes back finds it as it was, also
+/// A connection frees its buffers after a second. A client that comes back finds it as it was, also
 /// with half of a question that came before.
 #[tokio::test]
 async fn who_was_idle_for_a_while_is_answered_as_before() {

@@ -1,4 +1,4 @@
-//! `/v1/auth`: what a proxy asks, and whom it believes.
+//! `/v1/auth`: the question of a proxy, and the peers that it trusts.
 
 use http::StatusCode;
 use tokio::net::UnixStream;
@@ -310,8 +310,8 @@ async fn a_path_is_refused_where_a_policy_must_read_it() {
     }
 }
 
-/// A client at a unix socket has no address: who it is says the header of its proxy, or a policy
-/// says what happens without.
+/// A client at a Unix socket has no address: the header of its proxy identifies it, or a policy
+/// covers its absence.
 #[tokio::test]
 async fn a_client_at_a_unix_socket_has_no_address() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! Questions: by policies, under limits of the caller, in batches; peeks, refunds, explanations;
-//! and what makes no sense.
+//! and invalid ones.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -276,7 +276,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         (r#"{"subject": "a", "limit": "1/h"} x"#, 400, None, "trailing characters"),
         (r#"{"subject": "a", "limt": "1/h"}"#, 400, Some("limt"), "unknown field `limt`"),
         (r#"{"subject": "a", "subject": "b", "limit": "1/h"}"#, 400, None, "duplicate field"),
-        (r#"{"subject": "a"}"#, 400, Some("limit"), "under which limit"),
+        (r#"{"subject": "a"}"#, 400, Some("limit"), "`limit` is missing"),
         (r#"{"limit": "1/h"}"#, 400, Some("subject"), "`subject` is missing"),
         (r#"{"subject": 1, "limit": "1/h"}"#, 400, Some("subject"), "expected a text"),
         (r#"{"subject": {}, "limit": "1/h"}"#, 400, Some("subject"), "a subject is missing"),
@@ -321,12 +321,12 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         ),
         (r#"{"subject": "a", "limit": "1/h", "cost": 1099511627777}"#, 400, None, "2^40"),
         (r#"{"policy": "login", "cost": 0}"#, 400, Some("cost"), "2^40"),
-        (r#"{"policy": "dear", "cost": 2}"#, 400, Some("cost"), "says its own cost"),
+        (r#"{"policy": "dear", "cost": 2}"#, 400, Some("cost"), "sets the cost"),
         (r#"{"policy": "logins"}"#, 404, Some("policy"), "there is no policy `logins`"),
-        (r#"{"policy": "login", "subject": "a"}"#, 400, None, "by the one or by the other"),
+        (r#"{"policy": "login", "subject": "a"}"#, 400, None, "not both"),
         (r#"{"policy": "login", "shard": "1"}"#, 400, Some("shard"), "leave it out"),
         (r#"{"fields": {"ipp": "1.2.3.4"}}"#, 400, Some("fields"), "did you mean `ip`"),
-        (r#"{"fields": {"ip": "1.2.3.4:80"}}"#, 400, Some("fields"), "is no address"),
+        (r#"{"fields": {"ip": "1.2.3.4:80"}}"#, 400, Some("fields"), "is not an address"),
         (r#"{"fields": {"ip": "1.2.3.4", "ip": "1.2.3.5"}}"#, 400, Some("fields"), "given twice"),
         (r#"{"fields": {"header.A": "1", "header.a": "2"}}"#, 400, Some("fields"), "given twice"),
         (r#"{"fields": {"field.x": 1.5}}"#, 400, Some("fields"), "whole number"),
@@ -340,7 +340,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
             r#"{"subject": "a", "limit": "1/h", "on_failure": "local"}"#,
             400,
             Some("on_failure"),
-            "no number of `nodes`",
+            "do not set `nodes`",
         ),
         (
             r#"{"subject": "a", "limit": "1/h", "on_failure": {"local": "0 %"}}"#,
@@ -464,7 +464,7 @@ async fn a_request_is_explained() {
     assert_eq!(said["revision"], service.gate.current().revision().to_string());
 }
 
-/// Whoever asks for one list of many policies gets no answer of megabytes.
+/// A caller that asks for one list of many policies gets no answer of megabytes.
 #[tokio::test]
 async fn policies_are_listed_page_by_page() {
     let one = |i| {

@@ -96,7 +96,7 @@ async fn the_figures_are_what_was_asked() {
     assert!(store["subjects"].as_u64() >= Some(3) && store["error"].is_null(), "{store}");
     assert_eq!((&figures["policies"], &figures["queues"]), (&json!(5), &json!([])));
     assert_eq!(figures["denied"]["observed"], 7);
-    // The same figures as series: what is in shadow is said to be.
+    // The same figures as series: those in shadow are marked.
     let series = admin.get("/v1/admin/series?last=10m").await.json();
     let shadows = series["series"].as_array().unwrap().iter().filter(|one| one["shadow"] == true);
     assert_eq!(shadows.map(|one| &one["policy"]).collect::<Vec<_>>(), ["trial", "trial"]);

@@ -1,4 +1,4 @@
-//! Many connections that each hold a little, and what they may hold together.
+//! Many connections that each hold a little, and their bound together.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ async fn held(service: &Service) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// A proxy's question is its head: who sends half of a body is answered, and holds nothing.
+/// A proxy's question is its head: a client that sends half of a body is answered, and holds
+/// nothing.
 #[tokio::test]
 async fn nobody_waits_for_a_body_that_is_not_read() {
     let service = Service::start().await;
@@ -68,7 +69,7 @@ async fn bodies_on_their_way_have_a_bound_together() {
     assert_eq!(status(&mut send(&service, half).await).await, "503");
     let question = r#"{"subject": "user:1", "limit": "9/h"}"#;
     assert_eq!(service.client().await.check(question).await["allowed"], true);
-    // Who goes makes room.
+    // A client that leaves makes room.
     drop(waiting);
     let empty = async { while held(&service).await > 0 {} };
     timeout(LONG, empty).await.expect("it is never given back");
@@ -100,7 +101,7 @@ async fn answers_that_nobody_reads_have_a_bound_together() {
     let mut client = service.client().await;
     let refused = client.post("/v1/check", &body).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(refused.text.contains("ask again, or for less at once"), "{}", refused.text);
+    assert!(refused.text.contains("ask again, or for less in one request"), "{}", refused.text);
     let question = r#"{"subject": "user:1", "limit": "9/h"}"#;
     assert_eq!(client.check(question).await["allowed"], true, "small answers are no part of it");
     drop(unread);
@@ -192,7 +193,7 @@ fn grpc_is_served_by_its_own_runtimes() {
         })
         .await;
         let wire = service.wire().await;
-        assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 0");
+        assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 0");
         assert_eq!(served(), [false, true]);
         // Kept, since a connection that ends is not a task any more.
         let mut client = service.client().await;

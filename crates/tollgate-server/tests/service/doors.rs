@@ -1,4 +1,4 @@
-//! Who comes in, and by what: tokens, pages of browsers, other protocols, another certificate.
+//! Access: tokens, pages of browsers, other protocols, another certificate.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Service, here};
 const LONG: Duration = Duration::from_secs(30);
 const WHOSE: &str = r#"{"subject": "user:1", "limit": "2/h"}"#;
 
-/// Whoever guesses waits, and whoever has the token never does.
+/// A client that guesses waits, and a client with the token never does.
 #[tokio::test]
 async fn guesses_of_a_token_wait_and_the_right_one_never_does() {
     let token = "0123456789abcdef";
@@ -119,9 +119,9 @@ async fn http2_is_answered_in_its_own_words() {
     assert!(String::from_utf8_lossy(&goes[8..]).contains("HTTP/1.1"));
 }
 
-/// Chunks and a length, codings that nobody reads, lines that end with LF alone: the one before us
-/// may have found another end of the request, and what follows would be a request to one of us and
-/// a body to the other. Nothing after it is answered (RFC 9112, sections 2.2 and 6.1).
+/// Chunks and a length, codings that nobody reads, lines that end with LF alone. A proxy before us
+/// may have found another end of the request, and the rest would be a request to one of us and a
+/// body to the other. Nothing after it is answered (RFC 9112, sections 2.2 and 6.1).
 #[tokio::test]
 async fn a_request_has_one_end() {
     let service = Service::start().await;

@@ -134,7 +134,7 @@ async fn what_does_not_end_is_cut_after_the_grace() {
 }
 
 impl Service {
-    /// Asks, so that what came before on this machine has come.
+    /// Asks, so that earlier messages on this machine have come.
     async fn gate_is_reached(&self) -> bool {
         let mut client = self.client().await;
         let reached = client.get("/healthz").await.status == StatusCode::OK;

@@ -116,7 +116,7 @@ async fn a_frozen_or_killed_redis_is_answered_for_within_the_deadline() {
     server.restart();
     comes_back(&mut client, "restarted").await;
 
-    // Whoever answered is counted as that.
+    // The authority that answered is counted.
     let counters = service.gate.counters().policies();
     let of = |name: &str| &counters.iter().find(|(known, _)| known == name).unwrap().1;
     assert!(of("allow").get(Outcome::FailedOpen, Authority::FailureRule) > 0);
@@ -168,7 +168,7 @@ async fn one_policys_deadline_is_not_anothers_breaker() {
     assert!(seen.contains_key(&("cheap", "failed_closed".to_owned())), "{seen:?}");
 }
 
-/// A store that cannot write would deny every login, although it answers whoever only looks.
+/// A store that cannot write would deny every login, although it answers reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_refuses_writes_is_not_ready_where_the_store_is_asked() {
     let server = redis_or_skip!();

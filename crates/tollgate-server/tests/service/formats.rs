@@ -71,7 +71,7 @@ async fn all_is_read(store: AnyStore, rows: &Value, has_receipts: bool) {
     for row in rows {
         assert_eq!(remaining(&mut client, row).await, row["remaining"], "{row}");
         if let (Some(hold), true) = (row["hold"].as_str(), has_receipts) {
-            // Nothing says how old it is, whoever renews it now.
+            // Nothing records its age, whoever renews it now.
             no_hold_has_an_age(&mut admin, row).await;
             let ttl = if row["limit"].as_str().unwrap().contains("at once") { "1s" } else { "9s" };
             let body = json!({ "hold": hold, "ttl": ttl }).to_string();

@@ -59,7 +59,7 @@ impl Wire {
 
     /// Asks about these descriptors, written as `key=value,key=value`. The result is the outcome
     /// together, and then that of each, such as `OK 4` or `OVER 0`.
-    pub(crate) async fn told(&self, domain: &str, descriptors: &[&str]) -> String {
+    pub(crate) async fn summary(&self, domain: &str, descriptors: &[&str]) -> String {
         summary(&self.ask(&request(domain, descriptors)).await.unwrap())
     }
 

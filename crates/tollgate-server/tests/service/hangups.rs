@@ -48,7 +48,7 @@ descriptors:
 /// How a client goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Goes {
-    /// It closes: its system resets the connection for what was not read.
+    /// It closes: its system resets the connection because of unread bytes.
     Closes,
     /// It resets the connection.
     Resets,
@@ -57,7 +57,7 @@ pub(crate) enum Goes {
 /// When a client goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum When {
-    /// After the others had so many turns.
+    /// After this many turns of the others.
     Turns(usize),
     /// When its answer has come, and was not read.
     Answered,
@@ -110,7 +110,7 @@ pub(crate) async fn go(
     }
 }
 
-/// Until so many slots are free again.
+/// Until this many slots are free again.
 async fn are_free(client: &mut Client, slots: u64, what: &str) {
     let began = Instant::now();
     loop {

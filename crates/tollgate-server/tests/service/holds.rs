@@ -115,7 +115,7 @@ async fn an_estimate_is_held_and_what_was_used_is_charged() {
         refused(client, "/v1/release", json!({ "hold": hold }), 409, "nothing was charged").await;
         let renew = json!({ "hold": hold, "ttl": "1m" });
         refused(client, "/v1/renew", renew, 409, "not open").await;
-        // One of which nothing was used is released twice.
+        // An unused hold is released twice.
         let unused = done(client, "/v1/reserve", question(700)).await;
         for _ in 0..2 {
             done(client, "/v1/release", json!({ "hold": unused["hold"] })).await;
@@ -184,7 +184,7 @@ async fn who_waits_is_not_banned_and_stands_in_line_where_that_is_allowed() {
     // Nobody overtakes.
     let behind = done(client, "/v1/acquire", ask(&second, "in_line")).await;
     assert_eq!((&behind["allowed"], &behind["until_hold"]), (&json!(false), &json!(true)));
-    // Who leaves the line is in nobody's way.
+    // A caller that leaves the line blocks nobody.
     let leave = json!({ "subject": "job", "limit": limit, "id": first });
     done(client, "/v1/release", leave).await;
     assert_eq!(done(client, "/v1/acquire", ask(&second, "in_line")).await["allowed"], true);
@@ -234,7 +234,7 @@ async fn a_hold_that_has_ended_charges_nothing() {
     assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 10);
 }
 
-/// A policy that reserves, and says for how long and what its end does.
+/// A policy that reserves, with the time and the effect of its end.
 const TOKENS: &str = r#"
     version = 1
     [[policies]]
@@ -321,7 +321,7 @@ async fn what_makes_no_sense_is_refused() {
         (json!({ "ttl": "soon" }), "\"field\":\"ttl\""),
         (json!({ "ttl": null }), "null"),
         (json!({ "ttl": "1us" }), "too short for a hold: a hold lasts 1ms to 366d"),
-        (json!({ "ttl": "1m", "at_end": "release" }), "nothing that an end does"),
+        (json!({ "ttl": "1m", "at_end": "release" }), "not an effect of an end"),
         (json!({ "ttl": "1m", "cost": 0 }), "at least 1"),
         (json!({ "ttl": "1m", "cost": 1_u64 << 53 }), "too large"),
         (json!({ "ttl": "1m", "receipt": true }), "its own receipt"),
@@ -369,7 +369,7 @@ async fn what_makes_no_sense_is_refused() {
         ] {
             let mut body = json!({ "hold": strange });
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            refused(client, path, body, 404, "no hold of this service").await;
+            refused(client, path, body, 404, "not a hold of this service").await;
         }
     }
     refused(client, "/v1/refund", json!({ "receipt": hold }), 404, "no receipt").await;
@@ -584,7 +584,7 @@ async fn a_wait_that_no_hold_lengthens_is_told() {
     assert_eq!(denied.header("retry-after"), Some("40"));
     let said = denied.json();
     assert_eq!((&said["until_hold"], &said["unit"]), (&json!(false), &json!("requests")));
-    // Beside a ban, too, whose denial says the capacity of the limit beside it.
+    // Beside a ban, too, whose denial has the capacity of the limit beside it.
     let ask = json!({
         "subject": "job",
         "limit": "2 at once hold 1m, ban 2m after 1 denials in 1m",
@@ -655,7 +655,7 @@ async fn what_nobody_holds_is_charged_without_a_check() {
     }
 }
 
-/// A peek looks ahead to what is asked then: a reserve takes one slot, whatever it costs.
+/// A peek looks ahead to the question then: a reserve takes one slot, whatever it costs.
 #[tokio::test]
 async fn a_peek_looks_ahead_to_a_check_a_reserve_or_an_acquire() {
     let (service, _clock) = on_memory(JOBS).await;
@@ -677,7 +677,7 @@ async fn a_peek_looks_ahead_to_a_check_a_reserve_or_an_acquire() {
     let beyond = done(client, "/v1/peek", peek("reserve", 100_001)).await;
     let numbers = [&beyond["unit"], &beyond["limit"], &beyond["remaining"]];
     assert_eq!(numbers, [&json!("requests"), &json!(100_000), &json!(100_000)]);
-    // By a policy, a peek and an explanation look ahead to what it wants.
+    // By a policy, a peek and an explanation look ahead to its kind of question.
     let job = json!({ "fields": { "field.kind": "job", "user": "ann" }, "kind": "acquire" });
     let said = done(client, "/v1/peek", job).await;
     assert_eq!((&said["allowed"], &said["unit"]), (&json!(true), &json!("slots")));

@@ -45,10 +45,10 @@ const ENOUGH: usize = 50;
 const KINDS: [&str; 6] =
     ["RESP error", "RESP allow", "RESP deny", "gRPC error", "gRPC allow", "gRPC deny"];
 
-/// The kinds of which an answer says why the store did not.
+/// The kinds whose answers give the reason why the store did not.
 const WITH_REASON: [&str; 2] = ["RESP error", "gRPC error"];
 
-/// Who answered.
+/// The authority that answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Store,
@@ -75,7 +75,7 @@ struct Seen {
     took: Vec<Duration>,
 }
 
-/// Those who ask, and what they have seen.
+/// The callers, and their observations.
 #[derive(Debug, Default)]
 struct Load {
     /// Counted up at each change of the server.
@@ -145,9 +145,9 @@ impl Load {
         self.turns.lock().unwrap().values().filter(|turns| **turns >= TURNS).count()
     }
 
-    /// The server is away until all of those who ask were answered some times: who waits for it
-    /// hangs. Every answer is the rule's. Who has waited has waited for the deadline, and most did
-    /// not wait at all, since the breaker is open.
+    /// The server is away until all callers were answered several times: a caller that waits for it
+    /// hangs. Every answer is the rule's. A caller that has waited has waited for the deadline, and
+    /// most did not wait at all, since the breaker is open.
     async fn stands_in(&self, store: &RedisStore, what: &str) {
         let began = Instant::now();
         self.answered(By::Rule).await;
@@ -193,7 +193,7 @@ fn turn(key: &str, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// Who answered a command, by what it said.
+/// The authority that answered a command, by the reply.
 fn answered(kind: &str, said: &str) -> By {
     let (store, rule) = match kind {
         "RESP error" => ("[0, 1000000, ", "(Cell error: Store error: the store cannot answer"),

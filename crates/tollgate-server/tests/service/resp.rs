@@ -143,7 +143,7 @@ async fn whoever_has_no_password_is_told_nothing() {
     )
     .await;
     assert!(redis.ask("HELLO 3").await.starts_with("(NOAUTH HELLO must be called"));
-    // Smaller bounds hold until the password was said.
+    // Smaller bounds hold until the password was sent.
     let long = format!("ECHO {}", "a".repeat(1_025));
     let mut other = service.redis().await;
     let said = other.ask(&long).await;

@@ -108,7 +108,7 @@ async fn what_makes_no_sense_is_refused() {
     assert_eq!(admin.get("/v1/admin/rulings").await.json(), json!({ "rulings": [] }));
 }
 
-/// Two services over what one store keeps: what the first rules holds at the second.
+/// Two services over one store: a ruling by the first applies at the second.
 async fn is_seen_within_a_second(first: AnyStore, second: AnyStore) {
     let (first, second) = (service(first).await, service(second).await);
     let (mut client, mut admin) = (second.client().await, first.admin().await);

@@ -75,7 +75,8 @@ async fn clients_come_with_tls_where_there_is_a_certificate() {
     let mut client = Client::over(service.trusting(&trusted).await.unwrap()).await;
     let said = client.check(r#"{"subject": "user:1", "limit": "3/h"}"#).await;
     assert_eq!(said["remaining"], 2);
-    // Who speaks no TLS is closed, and so is who begins and stops: nobody was asked for either.
+    // A connection without TLS is closed, and so is one that begins and stops: no certificate was
+    // asked for.
     for begun in [&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], &[0x16, 0x03, 0x01, 0x02][..], &[]] {
         let mut stream = TcpStream::connect(service.address).await.unwrap();
         stream.write_all(begun).await.unwrap();
@@ -94,10 +95,10 @@ async fn a_certificate_that_cannot_be_used_is_told() {
     std::fs::write(&empty, "").unwrap();
     for (tls, says) in [
         (Tls::new(&one.certificate, &other.key), "other.key does not fit the certificate"),
-        (Tls::new(&empty, &one.key), "empty.pem is no certificate in PEM"),
-        (Tls::new(&one.key, &one.key), "one.key is no certificate in PEM"),
-        (Tls::new(&one.certificate, &empty), "empty.pem is no private key in PEM"),
-        (Tls::new(folder.path().join("none"), &one.key), "none is no certificate in PEM"),
+        (Tls::new(&empty, &one.key), "empty.pem is not a certificate in PEM"),
+        (Tls::new(&one.key, &one.key), "one.key is not a certificate in PEM"),
+        (Tls::new(&one.certificate, &empty), "empty.pem is not a private key in PEM"),
+        (Tls::new(folder.path().join("none"), &one.key), "none is not a certificate in PEM"),
     ] {
         let gate = gate_of(FILE, AnyStore::Memory(MemoryStore::new()));
         let mut options = Options::new(vec![here()]);

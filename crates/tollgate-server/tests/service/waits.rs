@@ -45,7 +45,7 @@ fn wait_for(max: usize, wait: &str) -> Value {
     json!({"worker": "w", "max": max, "wait": wait})
 }
 
-/// An honest worker gets so many jobs, each as its first delivery, and long before the timeout of
+/// An honest worker gets this many jobs, each as its first delivery, and long before the timeout of
 /// those who went. Returns how long it took.
 async fn gets_all(service: &Service, jobs: usize, what: &str) -> Duration {
     let (mut client, began) = (service.client().await, Instant::now());

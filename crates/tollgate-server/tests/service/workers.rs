@@ -1,4 +1,4 @@
-//! Workers of a queue that have HTTP alone: what they are given, and what becomes of what they say.
+//! Workers of a queue that have HTTP alone: their jobs, and the effect of their reports.
 
 use std::time::Duration;
 
@@ -51,17 +51,17 @@ async fn post(client: &mut Client, act: &str, body: &Value) -> Reply {
 }
 
 /// The valid answer to a valid request.
-async fn said(client: &mut Client, act: &str, body: Value) -> Value {
+async fn post_ok(client: &mut Client, act: &str, body: Value) -> Value {
     let reply = post(client, act, &body).await;
     assert_eq!(reply.status, StatusCode::OK, "{body}: {}", reply.text);
     assert_eq!(reply.header("cache-control"), Some("no-store"));
     reply.json()
 }
 
-/// The only outcome of what is said of one delivery.
+/// The only outcome of a report about one delivery.
 async fn outcome(client: &mut Client, act: &str, id: &str, delivery: u32) -> String {
     let body = json!({"jobs": [{"id": id, "delivery": delivery}]});
-    let answer = said(client, act, body).await;
+    let answer = post_ok(client, act, body).await;
     let jobs = answer["jobs"].as_array().unwrap();
     assert_eq!(
         (jobs.len(), &jobs[0]["id"], &jobs[0]["delivery"]),
@@ -79,14 +79,14 @@ async fn jobs_are_taken_and_done() {
     let mail = Mail::new();
     let service = mail.serve(|_| {}).await;
     let mut client = service.client().await;
-    let none = said(&mut client, "take", take(1)).await;
+    let none = post_ok(&mut client, "take", take(1)).await;
     assert_eq!(none["jobs"], json!([]));
     assert_eq!((&none["paused"], &none["foreign"]), (&json!(false), &json!([])));
     mail.offer("ann").await;
     let door = mail.queue.producer(ProducerSettings::new(9)).unwrap();
     door.offer(&Job::from_bytes(b"\0\xff")).await.unwrap();
     mail.offer("cem").await;
-    let answer = said(&mut client, "take", take(2)).await;
+    let answer = post_ok(&mut client, "take", take(2)).await;
     let ids: Vec<&str> =
         answer["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
     assert_eq!(
@@ -104,7 +104,7 @@ async fn jobs_are_taken_and_done() {
         {"id": ids[0], "delivery": 1}, {"id": stranger, "delivery": 1},
         {"id": ids[1], "delivery": 1}, {"id": ids[0], "delivery": 1},
     ]});
-    let answer = said(&mut client, "done", body).await;
+    let answer = post_ok(&mut client, "done", body).await;
     let outcomes: Vec<&Value> =
         answer["jobs"].as_array().unwrap().iter().map(|job| &job["outcome"]).collect();
     assert_eq!(outcomes, ["done", "lost", "done", "lost"]);
@@ -115,7 +115,7 @@ async fn jobs_are_taken_and_done() {
     let stats = mail.queue.stats().await.unwrap();
     assert_eq!((stats.done, stats.waiting, stats.in_flight), (2, 1, 0));
     mail.queue.pause().await.unwrap();
-    let answer = said(&mut client, "take", take(1)).await;
+    let answer = post_ok(&mut client, "take", take(1)).await;
     assert_eq!((&answer["jobs"], &answer["paused"]), (&json!([]), &json!(true)));
 }
 
@@ -126,24 +126,24 @@ async fn what_is_said_is_taken_of_the_newest_delivery() {
     let service = mail.serve(|_| {}).await;
     let mut client = service.client().await;
     mail.offer("ann").await;
-    let answer = said(&mut client, "take", take(1)).await;
+    let answer = post_ok(&mut client, "take", take(1)).await;
     let id = answer["jobs"][0]["id"].as_str().unwrap().to_owned();
     mail.clock.advance(Duration::from_secs(20));
     assert_eq!(outcome(&mut client, "extend", &id, 1).await, "extended");
     assert_eq!(outcome(&mut client, "extend", &id, 2).await, "lost");
     mail.clock.advance(Duration::from_secs(29));
-    assert_eq!(said(&mut client, "take", take(1)).await["jobs"], json!([]), "it was extended");
+    assert_eq!(post_ok(&mut client, "take", take(1)).await["jobs"], json!([]), "it was extended");
     mail.clock.advance(Duration::from_secs(1));
-    let again = said(&mut client, "take", json!({"worker": "w2"})).await;
+    let again = post_ok(&mut client, "take", json!({"worker": "w2"})).await;
     assert_eq!((&again["jobs"][0]["id"], &again["jobs"][0]["delivery"]), (&json!(id), &json!(2)));
     // The first worker is late.
     for act in ["extend", "nack"] {
         assert_eq!(outcome(&mut client, act, &id, 1).await, "lost", "{act}");
     }
     let body = json!({"jobs": [{"id": id, "delivery": 1}], "begun": false});
-    assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "lost");
+    assert_eq!(post_ok(&mut client, "nack", body).await["jobs"][0]["outcome"], "lost");
     assert_eq!(mail.queue.stats().await.unwrap().in_flight, 1);
-    // And done is done, whoever says it, when there is nothing to be done any more.
+    // And a finished job stays finished, whoever reports it, when there is nothing left to do.
     assert_eq!(outcome(&mut client, "done", &id, 1).await, "done");
     for act in ["done", "extend", "nack"] {
         assert_eq!(outcome(&mut client, act, &id, 2).await, "lost", "{act}");
@@ -157,32 +157,32 @@ async fn what_failed_comes_back_later_until_it_is_dead() {
     let service = mail.serve(|_| {}).await;
     let mut client = service.client().await;
     mail.offer("ann").await;
-    let answer = said(&mut client, "take", take(1)).await;
+    let answer = post_ok(&mut client, "take", take(1)).await;
     let id = answer["jobs"][0]["id"].clone();
     // Not begun: it was not delivered.
     let body = json!({"jobs": [{"id": id, "delivery": 1}], "begun": false});
-    assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "released");
-    let answer = said(&mut client, "take", take(1)).await;
+    assert_eq!(post_ok(&mut client, "nack", body).await["jobs"][0]["outcome"], "released");
+    let answer = post_ok(&mut client, "take", take(1)).await;
     assert_eq!(answer["jobs"][0]["delivery"], 1);
     let body = json!({"jobs": [{"id": id, "delivery": 1}], "why": "no route", "after": "2h"});
-    assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "again");
+    assert_eq!(post_ok(&mut client, "nack", body).await["jobs"][0]["outcome"], "again");
     let out = mail.queue.in_flight(1).await.unwrap();
     assert_eq!(
         (out[0].reason.as_deref(), out[0].due_in),
         (Some("no route"), Duration::from_secs(7_200))
     );
-    let answer = said(&mut client, "take", take(1)).await;
+    let answer = post_ok(&mut client, "take", take(1)).await;
     assert_eq!((&answer["jobs"], &answer["next_us"]), (&json!([]), &json!(7_200_000_000_u64)));
     mail.clock.advance(Duration::from_secs(7_200));
-    assert_eq!(said(&mut client, "take", take(1)).await["jobs"][0]["delivery"], 2);
+    assert_eq!(post_ok(&mut client, "take", take(1)).await["jobs"][0]["delivery"], 2);
     let body = json!({"jobs": [{"id": id, "delivery": 2}]});
-    assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "dead");
+    assert_eq!(post_ok(&mut client, "nack", body).await["jobs"][0]["outcome"], "dead");
     assert_eq!(mail.queue.dead_letters(1).await.unwrap()[0].id.to_string(), id.as_str().unwrap());
     // Without a time it is put off as `queue work` does: a second, less half at most.
     mail.offer("bob").await;
-    let answer = said(&mut client, "take", take(1)).await;
+    let answer = post_ok(&mut client, "take", take(1)).await;
     let body = json!({"jobs": [{"id": answer["jobs"][0]["id"], "delivery": 1}]});
-    assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "again");
+    assert_eq!(post_ok(&mut client, "nack", body).await["jobs"][0]["outcome"], "again");
     let back = mail.queue.in_flight(1).await.unwrap()[0].due_in;
     assert!((500..=1_000).contains(&back.as_millis()), "{back:?}");
 }
@@ -193,14 +193,14 @@ async fn workers_follow_how_the_queue_is_worked_on() {
     let service = mail.serve(|_| {}).await;
     let mut client = service.client().await;
     mail.offer("ann").await;
-    let answer = said(&mut client, "take", take(1)).await;
+    let answer = post_ok(&mut client, "take", take(1)).await;
     let id = answer["jobs"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(mail.queue.settings().await.unwrap().consumer, Some(ConsumerSettings::new()));
     mail.queue.change(ConsumerSettings::new().visibility(Duration::from_secs(90))).await.unwrap();
     assert_eq!(outcome(&mut client, "extend", &id, 1).await, "extended");
     assert_eq!(mail.queue.in_flight(1).await.unwrap()[0].due_in, Duration::from_secs(90));
     mail.queue.change(ConsumerSettings::new().visibility(Duration::from_secs(7))).await.unwrap();
-    let answer = said(&mut client, "take", take(1)).await;
+    let answer = post_ok(&mut client, "take", take(1)).await;
     assert_eq!(answer["visibility_us"], 7_000_000);
 }
 
@@ -214,11 +214,11 @@ async fn who_waits_gets_the_next_job_and_everybody_one() {
             tokio::spawn(async move {
                 let mut client = Client::connect(address).await;
                 let body = json!({"worker": format!("w{worker}"), "max": 1, "wait": "60s"});
-                said(&mut client, "take", body).await
+                post_ok(&mut client, "take", body).await
             })
         })
         .collect();
-    // Each offer wakes whoever has the turn, and that one lets the next look.
+    // Each offer wakes the waiter with the turn, and that one lets the next look.
     for to in ["ann", "bob", "cem"] {
         service.is_reached().await;
         mail.offer(to).await;
@@ -234,11 +234,11 @@ async fn who_waits_gets_the_next_job_and_everybody_one() {
     // When the time has passed there is an answer, too.
     let mut client = service.client().await;
     let body = json!({"worker": "w1", "wait": "30ms"});
-    assert_eq!(said(&mut client, "take", body).await["jobs"], json!([]));
+    assert_eq!(post_ok(&mut client, "take", body).await["jobs"], json!([]));
 }
 
 impl Service {
-    /// Asks twice, so that what came before on this machine has been read.
+    /// Asks twice, so that earlier messages on this machine have been read.
     pub(crate) async fn is_reached(&self) {
         for _ in 0..2 {
             assert_eq!(self.client().await.get("/healthz").await.status, StatusCode::OK);
@@ -255,7 +255,7 @@ async fn who_waits_is_answered_when_the_service_ends() {
             let address = service.address;
             tokio::spawn(async move {
                 let mut client = Client::connect(address).await;
-                said(&mut client, "take", json!({"worker": "w", "wait": "60s"})).await
+                post_ok(&mut client, "take", json!({"worker": "w", "wait": "60s"})).await
             })
         })
         .collect();
@@ -283,7 +283,7 @@ async fn nobody_takes_unless_it_is_asked_for() {
         assert!(reply.text.contains("tollgate serve --queue-workers"), "{}", reply.text);
     }
     assert_eq!(mail.queue.stats().await.unwrap().in_flight, 0);
-    // Who offers is not asked for anything.
+    // A producer is not asked for anything.
     assert_eq!(client.post("/v1/queues/mail", "{}").await.status, StatusCode::ACCEPTED);
 }
 
@@ -302,7 +302,7 @@ async fn where_there_is_a_token_workers_bring_it_and_who_offers_need_not() {
         assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{wrong:?}: {}", reply.text);
         assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
         assert!(reply.text.contains("TOLLGATE_WORKER_TOKEN"), "{}", reply.text);
-        // Whoever brings none is not told which queues there are.
+        // A client without one learns no names of queues.
         let other = client.ask("POST", "/v1/queues/x/take", &headers, &body).await;
         assert_eq!(other.status, StatusCode::UNAUTHORIZED);
     }
@@ -351,7 +351,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         format!(r#"{{"jobs":[{{"id":"1-0","delivery":1}}],"why":"{}"}}"#, "x".repeat(1_025));
     let one = |more: &str| format!(r#"{{"jobs":[{{"id":"1-0","delivery":1}}]{more}}}"#);
     for (act, body, field, says) in [
-        ("take", "", None, "the body is one JSON object, as {\\\"worker\\\""),
+        ("take", "", None, "the body is one JSON object, e.g. {\\\"worker\\\""),
         ("take", "[]", None, "the body is one JSON object"),
         ("take", "{", Some("?"), "EOF"),
         ("take", "{}", Some("worker"), "1 to 128 bytes"),
@@ -375,7 +375,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
             "extend",
             r#"{"jobs":[{"id":"1-0","delivery":1},{"id":"x","delivery":1}]}"#,
             Some("jobs[1].id"),
-            "`x` is no id of a job",
+            "`x` is not the id of a job",
         ),
         ("extend", r#"{"jobs":[{"id":"1-0","delivery":0}]}"#, Some("jobs[0].delivery"), "from 1"),
         (
@@ -388,8 +388,8 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         ("nack", &long_why, Some("why"), "at most 1024 bytes"),
         ("nack", &one(r#","after":"367d""#), Some("after"), "at most `366d`"),
         ("nack", &one(r#","after":"soon""#), Some("after"), "as in `90s`"),
-        ("nack", &one(r#","begun":false,"after":"1s""#), Some("after"), "was not begun"),
-        ("nack", &one(r#","begun":false,"why":"x""#), Some("why"), "was not begun"),
+        ("nack", &one(r#","begun":false,"after":"1s""#), Some("after"), "was not started"),
+        ("nack", &one(r#","begun":false,"why":"x""#), Some("why"), "was not started"),
     ] {
         let reply = client.post(&format!("/v1/queues/mail/{act}"), body).await;
         assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{act} {body}: {}", reply.text);

@@ -77,7 +77,7 @@ impl HeaderTemplate {
             return Err(ParseError::whole(
                 "",
                 "a policy needs a name to be shown under",
-                "give one of letters and digits, as `api`",
+                "give one of letters and digits, e.g. `api`",
             ));
         }
         let set = limits.limits();
@@ -128,7 +128,7 @@ fn join<'c>(items: impl Iterator<Item = &'c Item>) -> String {
 
 fn value(text: String) -> Result<HeaderValue, ParseError> {
     HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).map_err(|_| {
-        ParseError::whole("", "this name cannot stand in a header", "use printable ASCII")
+        ParseError::whole("", "this name cannot be in a header", "use printable ASCII")
     })
 }
 

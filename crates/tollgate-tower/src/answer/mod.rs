@@ -192,7 +192,7 @@ impl Answers {
     }
 
     /// Sets whether a denial says when to come back even where open holds are in the way. The
-    /// default is no: such a wait is the longest one, and whoever settles a hold ends it.
+    /// default is no: such a wait is the longest one, and settling a hold ends it.
     #[must_use]
     pub fn retry_after_any(self, any: bool) -> Self {
         Self { any_wait: any, ..self }

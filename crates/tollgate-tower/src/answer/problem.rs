@@ -1,5 +1,4 @@
-//! Response bodies by RFC 9457: what is wrong, for programs and for humans. They contain no
-//! subject.
+//! Response bodies by RFC 9457: the problem, for programs and for humans. They contain no subject.
 
 use core::fmt::Write as _;
 
@@ -32,14 +31,15 @@ pub(super) fn quota_exceeded(seconds: u64) -> Problem {
 
 /// The same, where others hold what is asked for: nobody knows when they end.
 pub(super) fn held() -> Problem {
-    let detail = "Requests at work hold what this one needs: ask again when some have ended.";
+    let detail = "Requests in progress hold the units that this one needs: ask again when some \
+                  have ended.";
     Problem { detail: detail.to_owned(), ..quota_exceeded(0) }
 }
 
 pub(super) fn too_costly(capacity: u64, unit: Unit) -> Problem {
     let what = match unit {
         Unit::Slots => format!("takes more slots than there are, {capacity}"),
-        _ => format!("costs more than {capacity}, the most that its limit ever admits at once"),
+        _ => format!("costs more than {capacity}, the capacity of its limit"),
     };
     let detail = format!("This request {what}: waiting does not help, asking for less does.");
     Problem::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)

@@ -72,7 +72,8 @@ pub enum Peers {
     Networks(Networks),
 }
 
-/// How the client's address is determined, and what counts as one client. See `docs/identity.md`.
+/// How the client's address is determined, and which addresses count as one client. See
+/// `docs/identity.md`.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -122,7 +123,7 @@ impl ClientAddress {
         if hops == 0 || hops > MAX_HOPS {
             return Err(ParseError::whole(
                 &hops.to_string(),
-                "this is no number of proxies",
+                "this is not a number of proxies",
                 format!("count 1 to {MAX_HOPS} of them, or take `ClientAddress::peer()`"),
             ));
         }
@@ -303,15 +304,15 @@ impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::HeaderFromUntrustedPeer => {
-                "a request names its client in a header, but its peer is no trusted proxy: the \
+                "a request names its client in a header, but its peer is not a trusted proxy: the \
                  peer's address counts. Is a proxy missing from the trusted networks?"
             }
             Self::NoHeader => {
-                "a trusted proxy sent no header with its client's address: all who come through it \
+                "a trusted proxy sent no header with its client's address: all clients behind it \
                  share one count. Does it write another header?"
             }
             Self::Unreadable => {
-                "an entry of the header is no address: the last proxy before it counts"
+                "an entry of the header is not an address: the last proxy before it counts"
             }
             Self::OnlyProxies => {
                 "all entries of the header are trusted proxies: the leftmost counts. Are clients \

@@ -14,7 +14,7 @@ pub(crate) fn header_name(name: &str) -> Result<HeaderName, ParseError> {
     name.parse().map_err(|_| {
         ParseError::whole(
             name,
-            "this is no name of a header",
+            "this is not the name of a header",
             "use letters, digits and `-`, as in `x-user`",
         )
     })

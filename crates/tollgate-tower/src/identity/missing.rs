@@ -114,7 +114,8 @@ impl fmt::Display for Missing<'_> {
             ),
             Why::Backslash => write!(
                 f,
-                "{identity} has a backslash (`\\`, `%5C`), which servers differ in reading: send it \
+                "{identity} has a backslash (`\\`, `%5C`), which servers differ in reading: send \
+                 it \
                  without, or set that it is kept (`escaped_slashes`, `--escaped-slashes keep`)"
             ),
             Why::Parameter => write!(
@@ -124,7 +125,7 @@ impl fmt::Display for Missing<'_> {
             ),
             Why::Nul => write!(f, "{identity} has a zero byte (`%00`): send it without"),
             Why::TwoHosts => write!(f, "{identity} of the URI is not that of the header `host`"),
-            Why::NoNumber => write!(f, "{identity} is no whole number from 1"),
+            Why::NoNumber => write!(f, "{identity} is not a whole number from 1"),
         }
     }
 }

@@ -130,7 +130,7 @@ fn read(word: &str) -> Result<IpNet, (String, String)> {
     }
     let Ok(net) = word.parse::<IpNet>() else {
         return Err((
-            "this is no network".to_owned(),
+            "this is not a network".to_owned(),
             "write it as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.1`".to_owned(),
         ));
     };
@@ -196,8 +196,8 @@ mod tests {
             ("10.0.0.0/8, 10.0.0.1/8", "            ^^^^^^^^^^ write `10.0.0.0/8` for the network"),
             ("10.0.0.0/33", "^^^^^^^^^^^ write it as `10.0.0.0/8`"),
             ("all", "^^^ write it as"),
-            ("", "this is no network"),
-            ("10.0.0.0/8,", "this is no network"),
+            ("", "this is not a network"),
+            ("10.0.0.0/8,", "this is not a network"),
         ] {
             let error = text.parse::<Networks>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

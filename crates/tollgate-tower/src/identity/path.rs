@@ -23,7 +23,7 @@ pub enum EscapedSlashes {
     /// Refused, and backslashes too: servers interpret them differently.
     #[default]
     Reject,
-    /// `%2F` is part of its segment, as for axum. So is a backslash, as `%5C`.
+    /// `%2F` is part of its segment, as for axum. So is a backslash (`%5C`).
     Keep,
     /// `%2F` separates segments, as for Flask. A backslash is refused: it separates segments for
     /// few of these servers.

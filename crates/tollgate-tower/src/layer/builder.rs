@@ -63,7 +63,7 @@ impl TollgateLayer<MemoryStore> {
         // Memory does not fail; if it did, no request should pass uncounted.
         let policy = Policy::new(name, OnFailure::Deny).entry(Entry::new(["ip"], limits)?);
         let policies = Policies::new(Combine::First, vec![policy]).map_err(|problems| {
-            ParseError::whole(limits, problems.to_string(), "give limits, as `10/s, 240/h`")
+            ParseError::whole(limits, problems.to_string(), "give limits, e.g. `10/s, 240/h`")
         })?;
         Ok(Self::builder(Gate::new(policies, MemoryStore::new())?))
     }
@@ -322,8 +322,8 @@ impl<S: Store + 'static> Builder<S> {
             return Err(ParseError::whole(
                 &field.to_string(),
                 format!("policies look at `{field}`, and this layer does not tell it"),
-                "say what it is with the builder: `user`, `api_key`, `field` or `route`; with axum, \
-                 the feature `axum` tells the route",
+                "set it with the builder: `user`, `api_key`, `field` or `route`; with axum, \
+                 the feature `axum` gives the route",
             ));
         }
         Ok(TollgateLayer(Arc::new(shared)))

@@ -72,7 +72,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
             StateProjected::Running { inner, admitted } => {
-                // Modified in place: a response is twice as large as what is added.
+                // Modified in place: a response is twice as large as the added headers.
                 let mut polled = inner.poll(cx);
                 if let Poll::Ready(result) = &mut polled {
                     admitted.finish_now(result);

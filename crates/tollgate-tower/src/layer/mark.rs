@@ -1,4 +1,5 @@
-//! The mark on a decided request: what decided it, so that no other layer decides it again.
+//! The mark on a decided request: the authority that decided it, so that no other layer decides it
+//! again.
 
 use http::Extensions;
 use smallvec::SmallVec;

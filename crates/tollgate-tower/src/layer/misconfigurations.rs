@@ -63,13 +63,14 @@ impl fmt::Display for Misconfiguration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LayeredTwice => f.write_str(
-                "a request met the same limits twice, and was decided once: the layer stands both \
-                 outside and inside. Keep one",
+                "a request met the same limits twice, and was decided once: the layer is applied \
+                 both outside and inside. Keep one",
             ),
             Self::NoPeer => {
                 f.write_str(
-                    "the server tells no address of a client, so that clients cannot be told apart: \
-                     over a unix socket let the proxy send it in the header that is read; with axum \
+                    "the server gives no address of a client, so clients cannot be distinguished: \
+                     over a unix socket let the proxy send it in the header that is read; with \
+                     axum \
                      serve `app.into_make_service_with_connect_info::<SocketAddr>()`",
                 )?;
                 if cfg!(not(feature = "axum")) {
@@ -92,19 +93,20 @@ impl fmt::Display for Misconfiguration {
                 f.write_str(", which this layer does not tell: it is absent from every request")
             }
             Self::MadeForEachRequest => f.write_str(
-                "many layers were dropped after one or two requests, each with counts of its own: \
+                "many layers were dropped after one or two requests, each with separate counts: \
                  make the layer once, not for each request or connection",
             ),
             Self::NoRequestId(name) => write!(
                 f,
-                "a trusted proxy sends no `{name}` of 1 to 256 bytes, or several: a request that it \
+                "a trusted proxy sends no `{name}` of 1 to 256 bytes, or several: a request that \
+                 it \
                  asks about twice is charged twice. Let the proxy set one, and write over its \
                  clients'",
             ),
             Self::OverusedRequestId(name) => write!(
                 f,
-                "a trusted proxy sent one id in `{name}` more than {MAX_REPEATS} times, as a \
-                 constant would be: requests under it are charged again. Let the proxy make an id \
+                "a trusted proxy sent one id in `{name}` more than {MAX_REPEATS} times, like a \
+                 constant: requests under it are charged again. Let the proxy make an id \
                  for each request",
             ),
         }?;

@@ -13,7 +13,7 @@ use tollgate_policy::Outcome;
 pub struct RequestHead<'r> {
     /// The method.
     pub method: &'r Method,
-    /// The path and the query; behind a nested router, what the router leaves of them.
+    /// The path and the query; behind a nested router, the rest that the router leaves of them.
     pub uri: &'r Uri,
     /// The headers.
     pub headers: &'r HeaderMap,

@@ -1,5 +1,5 @@
-//! The mistakes that others have made about who a client is, each by its name in
-//! `docs/identity.md`; and what every kind of identity does with bad input.
+//! The mistakes that others have made about the identity of a client, each by its name in
+//! `docs/identity.md`; and bad input for every kind of identity.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -35,7 +35,7 @@ fn behind(header: AddressHeader) -> ClientAddress {
     ClientAddress::behind("10.0.0.0/8, 2001:db8:ffff::/48".parse().unwrap(), header)
 }
 
-/// Who it is, and what was odd.
+/// The client, and any oddity.
 fn found(way: &ClientAddress, peer: &str, lines: &[(&str, &str)]) -> (String, Option<Remark>) {
     let client = way.client(ip(peer), &headers(lines));
     (client.text(), client.remark())

@@ -62,7 +62,7 @@ async fn is_charged_by_the_response<S: Store + 'static>(gate: Gate<S>) {
     assert_eq!(left(&[("x-answer", "404")]).await, is(404, "r=4"));
     // One, and two more that are known only afterwards.
     assert_eq!(left(&[("x-rows", "2")]).await, is(200, "r=1"));
-    // As much as remains: what was done cannot be denied.
+    // As much as remains: finished work cannot be denied.
     assert_eq!(left(&[("x-rows", "7")]).await, is(200, "r=0"));
     assert_eq!(left(&[]).await.0, 429);
     let Charges { refunded, charged_more, not_refunded, not_charged, .. } = layer.charges();

@@ -65,7 +65,7 @@ fn by_tenant(on_failure: OnFailure) -> Router {
     Router::new().route("/", get(|| async { "hello" })).layer(layer.unwrap())
 }
 
-/// Each tenant has its own numbers; who has none is not limited.
+/// Each tenant has its own numbers; a tenant without any is not limited.
 #[tokio::test]
 async fn a_function_gives_the_limits_of_a_request() {
     let app = by_tenant(OnFailure::Deny);

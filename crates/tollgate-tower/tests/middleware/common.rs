@@ -1,4 +1,4 @@
-//! Requests, and what comes back.
+//! Requests, and their responses.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! Requests that are dropped while the store is asked, as where a client hangs up: what the store
-//! does of them is counted and observed once.
+//! Requests that are dropped while the store is asked, as where a client hangs up: the store's
+//! charges for them are counted and observed once.
 
 use core::future::{Future as _, poll_fn};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -123,7 +123,7 @@ async fn a_check_is_counted_and_observed_without_its_request() {
     assert_eq!((world.charged("p").await, world.charged("shadow").await), (1, 1));
 }
 
-/// Whenever a request goes, what was charged is what was counted.
+/// Whenever a request goes, the charge is counted.
 #[tokio::test]
 async fn what_is_charged_is_counted_whenever_the_request_goes() {
     let world = World::new();

@@ -55,7 +55,7 @@ async fn ask(app: &Router) -> Response<Body> {
     app.clone().oneshot(request).await.unwrap_or_else(|e: Infallible| match e {})
 }
 
-/// Lets the tasks of the layer run until so many holds were settled.
+/// Lets the tasks of the layer run until this many holds were settled.
 async fn settled<S: Store>(gate: &Gate<S>, holds: u64) {
     let began = std::time::Instant::now();
     while gate.counters().holds.settled() < holds {
@@ -262,7 +262,7 @@ async fn a_long_request_keeps_its_slot() {
     renews(gate, clock).await;
 }
 
-/// It goes on: what it has begun cannot be undone. The number of lost holds says that it happened.
+/// It goes on: its work cannot be undone. The number of lost holds says that it happened.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_slot_is_lost_goes_on_and_is_counted() {
     async fn loses<S: Store + Clone + 'static>(gate: Gate<S>, clock: ManualClock) {

@@ -232,7 +232,11 @@ async fn each_refusal_has_its_status() {
         (&[bearer, ("x-weight", "4")], 422, "costs more than 3"),
         (&[bearer, ("x-weight", "6")], 422, "costs more than 5"),
         (&[bearer], 400, "the header `x-weight` is missing"),
-        (&[bearer, ("x-weight", "lots")], 400, "the header `x-weight` is no whole number from 1"),
+        (
+            &[bearer, ("x-weight", "lots")],
+            400,
+            "the header `x-weight` is not a whole number from 1",
+        ),
         (&[("x-weight", "1")], 401, "the bearer key is missing"),
         (&[bearer, ("x-weight", "1"), ("x-plan", "none")], 403, "banned"),
     ] {

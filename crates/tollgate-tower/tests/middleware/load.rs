@@ -71,7 +71,7 @@ async fn get(local: &str, address: &str) -> String {
     text
 }
 
-/// The bucket gives one back every 3.6 s: what a slow machine may see beyond 1,000.
+/// The bucket gives one back every 3.6 s: the units that a slow machine may see beyond 1,000.
 fn refilled(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap() / 3_600_000
 }

@@ -1,4 +1,4 @@
-//! The mistakes of `docs/mistakes.md`, each reported once, and what is answered meanwhile.
+//! The mistakes of `docs/mistakes.md`, each reported once, and the answers meanwhile.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -126,7 +126,7 @@ async fn a_client_without_an_address_is_who_the_policy_says() {
             assert_eq!(seen.status, status, "{rule}: {}", seen.body);
         }
         assert_eq!(taken(&reported), [Misconfiguration::NoPeer], "{rule}");
-        // Whoever has an address is counted by it.
+        // A request with an address is counted by it.
         for status in [200, 200, 429] {
             assert_eq!(send(&app, from("127.0.0.1", &[])).await.status, status, "{rule}");
         }
@@ -325,7 +325,7 @@ async fn a_layer_made_for_each_request_is_reported() {
             assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
         }
     }
-    assert_eq!(taken(&reported), [], "layers that were used are none");
+    assert_eq!(taken(&reported), [], "layers that were used are not reported");
     // Other tests in this program drop layers, too, so that the run of short ones may begin again.
     for _ in 0..5_000 {
         if !reported.lock().unwrap().is_empty() {

@@ -12,7 +12,7 @@ async fn an_address_and_a_user_under_three_windows_with_weights() {
     for file in ["api.toml", "api.yaml"] {
         let (gate, clock) = gate(Policies::load(example(file)).unwrap());
         let app = server::app(gate).unwrap();
-        // Who is not logged in is limited by the address alone.
+        // A client without a login is limited by the address alone.
         let mut got = Vec::new();
         for _ in 0..12 {
             got.push(status(&app, "192.0.2.1", &[]).await);

@@ -106,7 +106,7 @@ async fn twenty_reloads_under_load_lose_no_request_and_no_count() {
     let left = send(&app, from("192.0.2.1", &[])).await.header("ratelimit").unwrap().to_owned();
     assert!(left.starts_with(&format!("\"live\";r={};", MANY + 19 - admitted - 1)), "{left}");
 
-    // Lowered below what was counted, everybody is denied; raised again, what is left is admitted.
+    // Lowered below the counted units, everybody is denied; raised again, the rest is admitted.
     write(&path, &file(10));
     assert_eq!(wait(), Ok(21));
     let denied = send(&app, from("192.0.2.1", &[])).await;

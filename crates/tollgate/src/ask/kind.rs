@@ -1,4 +1,4 @@
-//! What a peek judges its cost as: a check, or a hold of some kind.
+//! The kind of cost that a peek judges: a check, or a hold of some kind.
 
 use crate::engine::Mode;
 use crate::error::Error;

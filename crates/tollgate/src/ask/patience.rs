@@ -7,8 +7,8 @@ impl Ask<'_> {
     /// Says that the caller waits, and asks again where it is denied. A denial then counts for no
     /// ban beside the limits, of a check or a hold.
     ///
-    /// Whoever takes asks from clients lets them say so only where it trusts them: they would
-    /// escape every ban.
+    /// A front that takes asks from clients lets them ask for it only where it trusts them: they
+    /// would escape every ban.
     #[must_use]
     pub fn waiting(self) -> Self {
         self.with_patience(Patience::Waiting)

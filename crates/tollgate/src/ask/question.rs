@@ -1,4 +1,4 @@
-//! What an ask is to a store: the question, checked and borrowed.
+//! A store's view of an ask: the question, checked and borrowed.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ impl<'a> Ask<'a> {
     }
 
     /// The question for the store, borrowed from this ask and from `parts`, into which its counts
-    /// go. `usual` are the limits of the subjects that have none of their own.
+    /// go. `usual` are the limits of the subjects without any.
     ///
     /// # Errors
     /// An invalid subject; the same subject twice under the same limits; no subject or too many; a
@@ -130,7 +130,7 @@ impl<'a> Ask<'a> {
         }
         self.refuse_peek("a charge")?;
         self.refuse_deadline("a charge")?;
-        // As for a peek, slots may stand beside what is charged. None is taken.
+        // As for a peek, slots may be beside the charged limits. None is taken.
         let mut question = self.question_without_hold(usual, true, parts)?;
         question.mode = Mode::Whole;
         Ok(question)
@@ -195,7 +195,7 @@ impl<'a> Ask<'a> {
 
     fn refuse_peek(&self, what: &str) -> Result<(), Error> {
         match self.peek {
-            true => Err(Error::Ask(format!("{what} is no peek: ask without `peek`"))),
+            true => Err(Error::Ask(format!("{what} is not a peek: ask without `peek`"))),
             false => Ok(()),
         }
     }

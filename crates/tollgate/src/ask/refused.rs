@@ -1,4 +1,4 @@
-//! What an ask is refused for.
+//! The reasons to refuse an ask.
 
 use crate::error::Error;
 use crate::hold::HoldName;
@@ -79,15 +79,15 @@ pub(super) fn check_line(name: Option<HoldName>, has_slots: bool) -> Result<(), 
     Ok(())
 }
 
-/// The refusal of a place in line for what takes no slot.
+/// The refusal of a place in line for an ask that takes no slot.
 #[cold]
 pub(super) fn lines_up_for_a_check() -> Error {
     let what =
-        "a check takes no slot to stand in line for: acquire or reserve, or wait without a line";
+        "a check takes no slot to wait in line for: acquire or reserve, or wait without a line";
     Error::Ask(what.to_owned())
 }
 
-/// The refusal of a wait for what is never denied.
+/// The refusal of a wait for an ask that is never denied.
 #[cold]
 pub(super) fn waits_for_a_charge() -> Error {
     Error::Ask("a charge is never denied: there is nothing to wait for".to_owned())

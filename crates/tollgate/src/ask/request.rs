@@ -37,8 +37,9 @@ impl<'a> RequestId<'a> {
         Self { remembered_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX), ..self }
     }
 
-    /// Lets each question have an id of its own: the same text for another question is no error,
-    /// and is charged by itself. For ids of whoever does not know the questions, as a proxy.
+    /// Lets each question have a separate id: the same text for another question is not an error,
+    /// and is charged by itself. For ids of a caller that does not know the questions, such as a
+    /// proxy.
     #[must_use]
     pub const fn of_each_question(self) -> Self {
         Self { of_each_question: true, ..self }

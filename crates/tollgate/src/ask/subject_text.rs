@@ -9,7 +9,7 @@ use crate::subject::Subject;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SubjectText<'a> {
-    /// `user:42`: what follows the first colon is literal.
+    /// `user:42`: the text after the first colon is literal.
     Literal(&'a str),
     /// The same text, owned.
     Owned(String),

@@ -1,6 +1,6 @@
-//! What made a decision.
+//! The authority that made a decision.
 
-/// What made the decision.
+/// The authority that made the decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Authority {

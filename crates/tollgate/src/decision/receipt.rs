@@ -38,7 +38,7 @@ pub struct Charges {
 }
 
 impl Receipt {
-    /// A receipt for a store that refunds a charge of its own.
+    /// A receipt for a store that refunds its own charge.
     #[must_use]
     pub fn new(
         store: u64,

@@ -69,7 +69,7 @@ impl<'d> Report<'d> {
         Duration::from_micros(self.fields.reset_after_us)
     }
 
-    /// What happened to the count if the limit's numbers had changed.
+    /// The effect on the count if the limit's numbers had changed.
     #[must_use]
     #[inline]
     pub fn carried(&self) -> Carried {

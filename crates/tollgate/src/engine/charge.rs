@@ -10,13 +10,13 @@ use crate::limit::{Limit, LimitSet};
 use crate::strategy::{Cell, Judgement, NEVER_US, Step};
 use crate::time::Time;
 
-/// What a charge without a check did to one limit.
+/// The effect of a charge without a check on one limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Charged {
     /// Whether a check would have admitted the cost.
     pub fits: bool,
-    /// The units of the cost that were not charged, since the limit cannot owe them.
+    /// The units of the cost that were not charged, since they exceed the limit's debt.
     pub cut: u64,
     /// The largest cost that would be admitted now, in units.
     pub remaining: u64,
@@ -28,7 +28,7 @@ pub struct Charged {
 }
 
 impl Charged {
-    /// What a store has done that does not charge by [`charge`].
+    /// The effect in a store that does not charge by [`charge`].
     #[must_use]
     pub const fn new(
         fits: bool,
@@ -53,8 +53,8 @@ impl Charged {
     }
 }
 
-/// Charges `cost` to every limit without a check, as far as each may owe. A state that several
-/// subjects share never owes: `owes` is false for it.
+/// Charges `cost` to every limit without a check, up to the debt of each. A state that several
+/// subjects share never has a debt: `owes` is false for it.
 ///
 /// The states have changed and must be written back. Returns what was done to each limit, in
 /// declared order.
@@ -85,21 +85,21 @@ pub(super) fn charge_one(
     Charged { fits: wanted <= remaining, cut, remaining: left, retry_after_us, reset_after_us }
 }
 
-/// What [`take`] found and did.
+/// The finding and the effect of [`take`].
 pub(super) struct Taken {
-    /// What remained before.
+    /// The units that remained before.
     pub(super) remaining: u64,
     /// The units that were not charged.
     pub(super) cut: u64,
 }
 
-/// Repairs a state from the future, and charges as much as the limit may owe, or as much as remains
-/// if the state never `owes`.
+/// Repairs a state from the future, and charges up to the limit's debt, or up to the remaining
+/// units if the state never `owes`.
 pub(super) fn take(limit: &Limit, cell: &mut Cell<'_>, cost: u64, owes: bool, now: Time) -> Taken {
     let step = limit.step();
     step.repair(cell, now);
     let remaining = step.judge(cell, now, 1).remaining;
-    let room = if owes { limit.owing().judge(cell, now, 1).remaining } else { remaining };
+    let room = if owes { limit.with_debt().judge(cell, now, 1).remaining } else { remaining };
     let taken = cost.min(room);
     if taken > 0 {
         step.charge(cell, now, taken);

@@ -25,7 +25,7 @@ impl Portion {
     }
 
     /// `units` of a charge of `cost` of which `before` units were refunded before. If less than
-    /// `units` is left, the portion is what is left.
+    /// `units` is left, the portion is the rest.
     #[must_use]
     pub fn part(cost: u64, before: u64, units: u64) -> Self {
         let left = cost.saturating_sub(before);

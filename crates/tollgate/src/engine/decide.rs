@@ -62,7 +62,7 @@ fn decide_without_holds(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode
             continue;
         }
         if judged.stepped_back {
-            mend(part.limits, part.states, now, cost);
+            repair(part.limits, part.states, now, cost);
             changed = true;
         }
         changed |= !part.is_shared && !mode.waits() && deny(part.limits, part.states, now, fields);
@@ -146,7 +146,7 @@ pub(super) fn charge<S: States + ?Sized>(
 
 /// Repairs the states of a set that are in the future.
 #[cold]
-pub(super) fn mend<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
+pub(super) fn repair<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
     for (limit, place) in limits.limits().iter().zip(limits.places()) {
         let mut cell = states.cell(*place);
         // Judged again rather than stored: clocks seldom step back, and checks are frequent.

@@ -1,4 +1,4 @@
-//! What a denial does to bans: they count the denials of the other limits of their set.
+//! The effect of a denial on bans: they count the denials of the other limits of their set.
 
 use super::{Fields, States};
 use crate::limit::LimitSet;

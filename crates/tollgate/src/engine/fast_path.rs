@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 use super::amount::{Amount, kept_of};
-use super::decide::{Judged, charge, mend};
+use super::decide::{Judged, charge, repair};
 use super::denial::deny;
 use super::holds::{self, Holds as _, MAX_HOLDS, OpenHold};
 use super::{Carried, Fields, HoldTable, Mode, Outcome, Placed, Single, States};
@@ -110,7 +110,7 @@ pub(crate) fn decide_set(
             changed = true;
         } else {
             if judged.stepped_back {
-                mend(limits, states, now, cost);
+                repair(limits, states, now, cost);
                 changed = true;
             }
             changed |= !mode.waits() && deny(limits, states, now, &mut judged.fields);
@@ -187,7 +187,7 @@ mod tests {
     use super::super::{Mode, Part, VecStates, decide};
     use super::*;
 
-    /// A number below `end` for what comes next, the same in every run.
+    /// A number below `end` for the next step, the same in every run.
     fn next(seed: &mut u64, end: u64) -> u64 {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

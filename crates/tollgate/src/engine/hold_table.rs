@@ -13,7 +13,7 @@ use crate::time::SKEW_US;
 /// The most entries that a list has: to look through so many takes no longer than to hash an id.
 const FEW: usize = 32;
 
-/// The holds of a count in memory, and what was settled.
+/// The holds of a count in memory, and the records of settled ones.
 #[derive(Clone, Debug, Default)]
 pub struct HoldTable {
     sums: HoldSums,
@@ -85,7 +85,7 @@ impl HoldTable {
         open.max(fenced).max(remembered).max(marked).max(waited)
     }
 
-    /// Forgets what is open, and the fencing number. What was settled, and which names are over, is
+    /// Forgets what is open, and the fencing number. Settled holds, and names that are over, are
     /// still remembered. True when there was something to forget.
     pub(crate) fn reset(&mut self) -> bool {
         let was_there = self.has_open() || self.sums.fence > 0 || self.has_line();
@@ -127,7 +127,7 @@ impl HoldTable {
         each.filter_map(|hold| self.renewed(hold.id).map(|span_us| (hold.id, span_us)))
     }
 
-    /// The settled holds that are remembered: until when, the id, and what was charged.
+    /// The settled holds that are remembered: until when, the id, and the charge.
     pub fn remembered(&self) -> impl Iterator<Item = (u64, HoldId, u64)> {
         self.settled
             .list
@@ -389,8 +389,8 @@ fn hold_of(((end_us, id), cost): (&(u64, HoldId), &u64)) -> OpenHold {
 #[derive(Clone, Debug, Default)]
 struct Settled {
     list: VecDeque<OneSettled>,
-    /// Until when, and what was charged for each. It is made when a settled hold is asked for
-    /// among more than a few: nearly nobody settles a hold twice.
+    /// Until when, and the charge of each. It is made when a settled hold is asked for among more
+    /// than a few: nearly nobody settles a hold twice.
     by_id: Option<HashMap<HoldId, (u64, u64), RandomState>>,
 }
 
@@ -402,7 +402,7 @@ struct OneSettled {
 }
 
 impl Settled {
-    /// Until when it is remembered, and what was charged.
+    /// Until when it is remembered, and the charge.
     fn of(&mut self, id: HoldId) -> Option<(u64, u64)> {
         let told = |settled: &OneSettled| (settled.until_us, settled.actual);
         if self.list.len() <= FEW {
@@ -454,7 +454,7 @@ mod tests {
     use super::*;
     use crate::hold::HoldKind;
 
-    /// A number for what comes next, the same in every run.
+    /// A number for the next step, the same in every run.
     fn next(seed: &mut u64) -> u64 {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -23,13 +23,13 @@ use crate::time::Time;
 
 /// Decides as [`super::decide`] does, over parts of which some have open holds or get one.
 ///
-/// Ends that are due are judged first, each at its own time. After a question that is no peek, the
-/// states and the holds have changed and must be written back. A peek changes nothing.
+/// Ends that are due are judged first, each at its own time. After a question that is not a peek,
+/// the states and the holds have changed and must be written back. A peek changes nothing.
 ///
 /// # Errors
 /// More than [`MAX_HOLDS`] would be open, or more than [`MAX_CHARGING_HOLDS`] that charge at their
-/// end, or the name of the hold stands in the way. Nothing has
-/// changed then: as after a peek, what was due is due.
+/// end, or the name of the hold is in the way. Nothing has changed then: as after a peek, due holds
+/// stay due.
 pub(super) fn decide_among_holds(
     parts: &mut [Part<'_>],
     now: Time,
@@ -66,7 +66,7 @@ pub(super) fn decide_among_holds(
     drop(looked);
     outcome.changed = true;
     if let Some(placed) = repeated {
-        // All of it is held already: what remains beside it is as in a peek.
+        // All of it is held already: the units that remain beside it are as in a peek.
         outcome.granted = cost;
         for field in &mut outcome.fields {
             (field.retry_after_us, field.until_hold) = (Some(0), false);
@@ -104,8 +104,7 @@ pub(super) fn decide_among_holds(
     Ok(outcome)
 }
 
-/// Refuses one more hold on a count that has the most that it can have, once all that is due has
-/// ended.
+/// Refuses one more hold on a count that is full, once all due holds have ended.
 fn check_room(part: &Part<'_>, now: Time, terms: HoldTerms) -> Result<(), HoldRefusal> {
     let Some(holds) = part.holds.as_deref() else { return Ok(()) };
     let charges = terms.id.kind() == HoldKind::Charging;
@@ -198,14 +197,14 @@ const fn is_carried(carried: &[Carried]) -> bool {
     !carried.is_empty()
 }
 
-/// What new subjects share in a full store never owes (`owes`).
+/// A state that new subjects share in a full store never has a debt (`owes`).
 fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold, owes: bool) {
     if hold.charging() > 0 {
         charge_rates(limits, states, hold.charging(), owes, Time::from_micros(hold.end_us));
     }
 }
 
-/// As [`super::migrate`], of a count that has open holds. What is due is charged first, under the
+/// As [`super::migrate`], of a count that has open holds. Due holds are charged first, under the
 /// numbers that the count was written under. The holds stay as they are.
 pub fn migrate_holding(
     limits: &LimitSet,
@@ -224,7 +223,7 @@ pub fn migrate_holding(
     migrate(limits, states, was, &mut copy, now)
 }
 
-/// Charges every rate limit as far as it may owe, if it may.
+/// Charges every rate limit up to its debt, if it may have one.
 fn charge_rates(limits: &LimitSet, states: &mut dyn States, units: u64, owes: bool, at: Time) {
     let each = limits.limits().iter().zip(limits.places());
     for (limit, place) in each {
@@ -242,8 +241,8 @@ fn repair(limits: &LimitSet, states: &mut dyn States, now: Time) {
     }
 }
 
-/// Charges the rate limits of an admitted question that reserves nothing, and takes what is charged
-/// or held from what remains.
+/// Charges the rate limits of an admitted question that reserves nothing, and takes the charged or
+/// held units from the remaining ones.
 fn charge(
     parts: &mut [Part<'_>],
     now: Time,
@@ -375,7 +374,7 @@ pub fn longest_count_us(limits: &LimitSet) -> u64 {
     all_used_until_us(limits, 0)
 }
 
-/// Until when anything counts where all that can be used of each limit is charged at once.
+/// Until when anything counts where the capacity and the debt of each limit are charged together.
 fn all_used_until_us(limits: &LimitSet, at_us: u64) -> u64 {
     let most = limits.limits().iter().map(Limit::most).max().unwrap_or(0);
     let mut used = VecStates::fresh(limits);

@@ -1,5 +1,5 @@
-//! The open holds of a count: units that are set aside until somebody settles them, or until their
-//! time ends (`docs/definitions.md`, section 11).
+//! The open holds of a count: units that are kept until somebody settles them, or until their time
+//! ends (`docs/definitions.md`, section 11).
 
 use super::ticket::Ticket;
 use crate::hold::{HoldId, HoldKind, HoldName};
@@ -77,7 +77,7 @@ impl ShownHold {
     }
 }
 
-/// The sums over the open holds of a count, and what outlives them.
+/// The sums over the open holds of a count, and the records that outlive them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
 pub struct HoldSums {
@@ -113,7 +113,7 @@ impl HoldSums {
     }
 }
 
-/// What is kept beside the open hold of a name.
+/// The record beside the open hold of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
 pub struct NamedHold {
@@ -141,7 +141,7 @@ impl NamedHold {
 pub struct Mark {
     /// Until when that is remembered, in microseconds since the Unix epoch.
     pub until_us: u64,
-    /// What was charged when it was settled.
+    /// The charge when it was settled.
     pub actual: u64,
     /// True when there was no hold.
     pub is_early: bool,
@@ -170,16 +170,16 @@ pub trait Holds: core::fmt::Debug {
     fn remove(&mut self, hold: OpenHold);
     /// How many open holds charge at their end. It is asked where one more is to be placed.
     fn chargers(&self) -> u64;
-    /// Lets every hold end earlier by so many microseconds, because the clock stepped back. What is
-    /// remembered of settled holds and of names keeps its end.
+    /// Lets every hold end earlier by so many microseconds, because the clock stepped back. Records
+    /// of settled holds and of names keep their end.
     fn advance(&mut self, by_us: u64);
-    /// What was charged for a hold that was settled, where that is remembered at this time.
-    /// An open hold is not among them.
+    /// The charge of a settled hold, where that is remembered at this time. An open hold is not
+    /// among them.
     fn settled(&mut self, id: HoldId, at_us: u64) -> Option<u64>;
     /// Remembers until `until_us` what was charged for a hold that was settled
     /// [`SETTLED_FOR_US`] before.
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64);
-    /// What is kept beside the open hold of a name.
+    /// The record beside the open hold of a name.
     fn named(&self, name: HoldName) -> Option<NamedHold>;
     /// Replaces that. `None` once the hold is not open any more; it may have been removed before.
     fn set_named(&mut self, name: HoldName, named: Option<NamedHold>);
@@ -188,7 +188,7 @@ pub trait Holds: core::fmt::Debug {
     fn renewed(&self, id: HoldId) -> Option<u64>;
     /// Replaces that beside an open hold. It goes with the hold.
     fn set_renewed(&mut self, id: HoldId, span_us: u64);
-    /// What was charged for the hold of a name that is over, where that is remembered at this time.
+    /// The charge of the hold of a name that is over, where that is remembered at this time.
     fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64>;
     /// Remembers that a name is over, until a second after the end of the mark. Of marks without a
     /// hold, the one that ends first goes when there are [`super::MAX_MARKS`]. Of several that end
@@ -222,7 +222,7 @@ pub(super) fn take(holds: &mut dyn Holds, hold: OpenHold) {
 }
 
 /// How long before its end an open hold was placed, in microseconds. A clock that steps back takes
-/// ends along and leaves this. `None` where nothing says so.
+/// ends along and leaves this. `None` where nothing records it.
 pub(super) fn span_us(holds: &dyn Holds, hold: &OpenHold) -> Option<u64> {
     holds.renewed(hold.id).or_else(|| match hold.id.name() {
         Some(name) => holds.named(name).map(|named| named.ttl_us),

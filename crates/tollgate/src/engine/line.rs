@@ -9,7 +9,7 @@ use super::ticket::{LONGEST_TICKET_US, MAX_TICKETS, SHORTEST_TICKET_US, Ticket};
 use crate::hold::{HoldId, HoldName, HoldTerms, Patience};
 use crate::time::Time;
 
-/// What those who wait ahead of a question want of a count.
+/// The units of a count that those ahead of a question want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ahead {
     pub(super) amount: Amount,
@@ -18,7 +18,7 @@ pub(super) struct Ahead {
     pub(super) until_us: u64,
 }
 
-/// The hold that terms want to stand in line for.
+/// The hold that terms want a place in line for.
 pub(super) fn place_of(terms: Option<HoldTerms>, cost: u64) -> Option<(HoldId, u64)> {
     terms.filter(|terms| terms.patience == Patience::InLine).map(|terms| (terms.id, cost))
 }
@@ -32,7 +32,7 @@ fn live(holds: &dyn Holds, now: Time) -> impl Iterator<Item = Ticket> {
     tickets.map(move |ticket| Ticket { end_us: ticket.end_us.min(longest_us), ..ticket })
 }
 
-/// Who is ahead of a question, which has the ticket `own` or none.
+/// Those ahead of a question, which has the ticket `own` or none.
 pub(super) fn ahead(part: &Part<'_>, now: Time, own: Option<(HoldId, u64)>) -> Ahead {
     let mut ahead = Ahead::default();
     let Some(holds) = part.holds.as_deref().filter(|_| part.limits.needs_hold()) else {
@@ -79,7 +79,7 @@ pub(super) fn renew(
     let mut lines: SmallVec<[&mut dyn Holds; 2]> = SmallVec::new();
     for part in parts {
         if let (true, Some(holds)) = (part.limits.needs_hold(), part.holds.as_deref_mut()) {
-            mend(holds, now);
+            repair(holds, now);
             for ticket in holds.line() {
                 next_us = next_us.max(ticket.since_us + 1);
                 if ticket.is_of(own) {
@@ -105,7 +105,7 @@ pub(super) fn renew(
 }
 
 /// Forgets the tickets that have ended, and cuts those that end too late.
-fn mend(holds: &mut dyn Holds, now: Time) {
+fn repair(holds: &mut dyn Holds, now: Time) {
     let at_us = now.as_micros();
     let longest_us = at_us + LONGEST_TICKET_US;
     for ticket in holds.line() {

@@ -1,4 +1,4 @@
-//! Holds that their callers name (`docs/definitions.md`, section 11): what is kept beside an open
+//! Holds that their callers name (`docs/definitions.md`, section 11): the record beside an open
 //! one, so that a repeated ask gets the same answer, and marks of those that are over.
 
 use std::collections::VecDeque;
@@ -139,7 +139,7 @@ pub(super) fn note_answer(parts: &mut [Part<'_>], terms: HoldTerms, placed: Plac
     }
 }
 
-/// The open hold of a name, and what is kept beside it.
+/// The open hold of a name, and the record beside it.
 fn open_under(holds: &dyn Holds, name: HoldName) -> Option<(NamedHold, OpenHold)> {
     let named = holds.named(name)?;
     holds.find(named.id(name)).map(|open| (named, open))
@@ -176,7 +176,7 @@ fn mark_us(limits: &LimitSet) -> u64 {
     limits.hold().map_or(SETTLED_FOR_US, Period::as_micros).min(SETTLED_FOR_US)
 }
 
-/// The names of a count in memory, and what is kept of renewed holds: few counts have either.
+/// The names of a count in memory, and the records of renewed holds: few counts have either.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub(super) open: HashMap<HoldName, NamedHold, RandomState>,

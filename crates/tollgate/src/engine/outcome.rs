@@ -1,4 +1,4 @@
-//! How a check is asked, and what the engine answers.
+//! The options of a check, and the engine's answer.
 
 use smallvec::SmallVec;
 
@@ -6,10 +6,10 @@ use crate::decision::Authority;
 use crate::strategy::{Judgement, NEVER_US};
 use crate::time::Time;
 
-/// What happened to each limit's count, in declared order. Empty when no limit's numbers changed.
+/// The change of each limit's count, in declared order. Empty when no limit's numbers changed.
 pub type Carries = SmallVec<[Carried; 2]>;
 
-/// What happened to a limit's count when the limit's numbers changed.
+/// The effect on a limit's count when the limit's numbers changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Carried {
@@ -106,7 +106,7 @@ pub struct Fields {
     /// When the charge was recorded, in microseconds since the Unix epoch: the store's now, or the
     /// newest stored time if the clock stepped back.
     pub charged_at_us: u64,
-    /// What happened to the count when the numbers changed.
+    /// The effect on the count when the numbers changed.
     pub carried: Carried,
     /// True when `retry_after_us` is an upper bound: it would be shorter if every open hold were
     /// settled now with 0.
@@ -176,9 +176,9 @@ pub struct Outcome {
     /// [`super::MAX_REPEATS`] times before: it was judged, and charged, as one without an id. The
     /// store sets it.
     pub overused: bool,
-    /// How many wait in line ahead of this question, where it stands in line.
+    /// How many wait in line ahead of this question, where it is in the line.
     pub ahead: u16,
-    /// What decided. What answers in place of a store sets it.
+    /// The authority that decided. An authority that answers in place of a store sets it.
     pub authority: Authority,
     /// The hold that was placed, if one was. It is in a box, since nearly no answer has it.
     pub hold: Option<Box<Placed>>,

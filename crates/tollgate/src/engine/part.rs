@@ -1,4 +1,4 @@
-//! What a store passes to the engine: the state of a count, under its limits.
+//! A store's input to the engine: the state of a count, under its limits.
 
 use super::holds::Holds;
 use super::outcome::Carries;

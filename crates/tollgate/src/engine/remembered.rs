@@ -1,4 +1,4 @@
-//! What a store keeps of an answer under a request id.
+//! A store's record of an answer under a request id.
 
 use core::hash::Hasher as _;
 #[expect(deprecated, reason = "as below")]
@@ -13,7 +13,7 @@ use crate::time::Time;
 /// younger is full, the older one goes.
 pub const MAX_REQUESTS: usize = 4_096;
 
-/// What a store has under a request id.
+/// The record of a store under a request id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)] // a store handles each
 pub enum Recalled {
@@ -22,7 +22,7 @@ pub enum Recalled {
     /// The first answer, which is given again.
     Repeated(Outcome),
     /// An answer that was repeated [`super::MAX_REPEATS`] times. The question is judged and is not
-    /// remembered anew; its [`Outcome::overused`] is true. The id stays so for as long as it is
+    /// remembered again; its [`Outcome::overused`] is true. The id stays so for as long as it is
     /// asked for.
     Overused,
 }
@@ -74,7 +74,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// What is kept of an answer that admits.
+    /// The record of an answer that admits.
     #[must_use]
     pub fn new(outcome: &Outcome) -> Self {
         let mut words = SmallVec::with_capacity(HEAD + EACH * outcome.fields.len());
@@ -91,7 +91,7 @@ impl Remembered {
         Self { words }
     }
 
-    /// The same from its words; `None` where they are no answer over so many limits.
+    /// The same from its words; `None` unless they are an answer over this many limits.
     #[must_use]
     pub fn from_words(words: &[u64], limits: usize) -> Option<Self> {
         let is_sound = words.len() == HEAD + EACH * limits && words[0] > 0;

@@ -1,4 +1,4 @@
-//! Commits and releases: what takes a hold away.
+//! Commits and releases, which take a hold away.
 
 use smallvec::SmallVec;
 
@@ -12,8 +12,8 @@ use crate::hold::{Hold, HoldId, HoldKind, HoldName, Settled};
 use crate::limit::{Limit, LimitSet};
 use crate::time::Time;
 
-/// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts, as
-/// far as each may owe. `None` when it is open on none of them and nothing remembers it. Where it
+/// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts, up
+/// to the debt of each. `None` when it is open on none of them and nothing remembers it. Where it
 /// then has an [`early_name`], [`mark_early`] follows.
 ///
 /// `asked` has the limits of each part in the order in which they are answered; those of the parts
@@ -40,7 +40,7 @@ pub fn settle(
         return Err(StoreError::misuse(RELEASED_WITHOUT_UNITS));
     }
     line::leave(parts, id.name());
-    // What is open has not been settled, so nearly no commit has to look for it.
+    // An open hold has not been settled, so nearly no commit has to look for it.
     if open.is_empty() || open.iter().any(Option::is_none) {
         if let Some(before) = settled_before(parts, id, at_us) {
             return Ok(Some(Settled::before(before)));

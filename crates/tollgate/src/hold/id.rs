@@ -18,14 +18,13 @@ pub struct HoldId([u8; 16]);
 /// The letter of an id of which only the name is known. No hold is stored under it.
 const ANY_KIND: u8 = b'N';
 
-/// What an id ends with that says how long its hold was asked for. The ids of earlier versions are
-/// random: one of 30 million of them passes for such an id.
+/// The end of an id that records the time that its hold was asked for. The ids of earlier versions
+/// are random: one of 30 million of them passes for such an id.
 const TOLD: u128 = 0x61_67_65;
 const TOLD_BITS: u32 = 24;
 
-/// The bits before it: how many binary digits of the microseconds follow the first, which is 1.
-/// They stand before that. In 45 bits for each hold, that of a minute would have 20 random ones
-/// less.
+/// The bits before it: how many binary digits of the microseconds follow the first, which is 1. The
+/// seconds precede that. In 45 bits for each hold, that of a minute would have 20 random ones less.
 const DIGITS_BITS: u32 = 6;
 
 impl HoldId {
@@ -48,8 +47,8 @@ impl HoldId {
         Self(bytes)
     }
 
-    /// How long its hold was asked for, in microseconds. `None` where the id does not say so: that
-    /// of a named hold, or of one that an earlier version placed.
+    /// How long its hold was asked for, in microseconds. `None` where the id does not record it:
+    /// that of a named hold, or of one that an earlier version placed.
     #[must_use]
     pub fn asked_us(&self) -> Option<u64> {
         let number = u128::from_be_bytes(self.0);
@@ -105,7 +104,7 @@ impl HoldId {
         self.0[0] == ANY_KIND
     }
 
-    /// The id of these bytes; `None` if the first is no kind.
+    /// The id of these bytes; `None` if the first is not a kind.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         match bytes[0] {
@@ -149,7 +148,7 @@ impl FromStr for HoldId {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let wrong = || {
             let remedy = "give it unchanged, as it was returned: 32 hexadecimal digits";
-            ParseError::whole(text, "this is no id of a hold", remedy)
+            ParseError::whole(text, "this is not the id of a hold", remedy)
         };
         if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong());

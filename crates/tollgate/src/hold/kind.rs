@@ -3,7 +3,7 @@
 use crate::error::ParseError;
 use crate::time::MAX_PERIOD_US;
 
-/// What a hold keeps, and what its end does.
+/// The units that a hold keeps, and the effect of its end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum HoldKind {
@@ -46,7 +46,7 @@ impl HoldKind {
         }
     }
 
-    /// What a peek judges its cost as, by its name: `check`, which is `None`, `reserve` or
+    /// The kind of cost that a peek judges, by its name: `check`, which is `None`, `reserve` or
     /// `acquire`.
     ///
     /// ```

@@ -18,7 +18,7 @@ pub const MAX_NAME_BYTES: usize = 256;
 /// A caller's name for its hold: 16 to 256 printable characters of ASCII without blanks, such as
 /// the id of a request. It counts for the counts of one ask alone.
 ///
-/// Whoever knows it and the ask can settle the hold. Only a hash of it is kept, 15 bytes of
+/// Anybody who knows it and the ask can settle the hold. Only a hash of it is kept, 15 bytes of
 /// SHA-256, so that no message, log or store shows it.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! What settling a hold did.
+//! The effect of settling a hold.
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,7 @@ use crate::engine::Charged;
 use crate::limit::{Limit, LimitSet};
 use crate::subject::Subject;
 
-/// What a store did to settle a hold.
+/// A store's effect when it settles a hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Settled {
@@ -17,7 +17,7 @@ pub struct Settled {
     pub is_early: bool,
     /// The units charged for it: now, or when it was settled.
     pub actual: u64,
-    /// What was done to each limit, in the order of the hold's counts. Empty when it was settled
+    /// The effect on each limit, in the order of the hold's counts. Empty when it was settled
     /// before. A count that was reset meanwhile has no entries.
     pub charged: Vec<Charged>,
     /// The places of the hold's counts that it was open on: those of the entries.
@@ -44,7 +44,7 @@ impl Settled {
     }
 }
 
-/// What a commit or a charge without a check did to one limit, and whose count that is.
+/// The effect of a commit or a charge without a check on one limit, with its subject.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ChargedLimit<'a> {
@@ -54,7 +54,7 @@ pub struct ChargedLimit<'a> {
     pub policy: Option<&'a str>,
     /// The limit.
     pub limit: &'a Limit,
-    /// What was done to it.
+    /// The effect on it.
     pub charged: &'a Charged,
 }
 

@@ -1,10 +1,10 @@
-//! What kinds of limits there are, and what their capacities count.
+//! The kinds of limits, and the units of their capacities.
 
-/// What a limit bounds. What checks, holds and denials do to each kind is in the engine, and for
-/// Redis in the composer of its scripts. Everybody else asks a [`Limit`](crate::Limit) for the one
-/// property that matters there.
+/// The quantity that a limit bounds. The engine, and for Redis the composer of its scripts, define
+/// the effect of checks, holds and denials on each kind. Everybody else asks a
+/// [`Limit`](crate::Limit) for the one property that matters there.
 ///
-/// Kinds are ordered by what demand meets first.
+/// Kinds are ordered by the one that demand meets first.
 ///
 /// ```
 /// use tollgate::{Limit, LimitKind};
@@ -26,11 +26,11 @@ pub enum LimitKind {
     Ban,
 }
 
-/// What a limit counts.
+/// The unit of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Unit {
-    /// Requests, or what their cost says.
+    /// Requests, or the units of their cost.
     Requests,
     /// Holds at a time, of a concurrency limit.
     Slots,

@@ -127,10 +127,10 @@ impl Lease {
         self.units
     }
 
-    /// The most units that `limit` admits in any half-open window of this length, over all of
-    /// `nodes` nodes with this lease, on one live store: what the limit admits in it and every node
-    /// held before it, or what the limit admits in a window that is longer by the lease's time. A
-    /// `fixed_window` lease ends with its window, and adds nothing.
+    /// The maximum number of units that `limit` admits in any half-open window of this length, over
+    /// all of `nodes` nodes with this lease, on one live store. It is the limit's maximum in it and
+    /// the units that every node held before it, or the limit's maximum in a window that is longer
+    /// by the lease's time. A `fixed_window` lease ends with its window, and adds nothing.
     #[must_use]
     pub fn most_in(&self, limit: &Limit, window: Period, nodes: u64) -> u64 {
         let alone = limit.most_in(window);
@@ -139,7 +139,7 @@ impl Lease {
         }
         let held = alone.saturating_add(self.units.saturating_mul(nodes));
         let us = window.as_micros().saturating_add(self.ttl.as_micros());
-        // Windows of more than 366 days are no periods.
+        // Windows of more than 366 days are not periods.
         Period::from_micros(us).map_or(held, |longer| held.min(limit.most_in(longer)))
     }
 

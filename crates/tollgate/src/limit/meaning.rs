@@ -18,9 +18,9 @@ pub struct Meaning {
     pub summary: &'static str,
     /// The identity of its counts.
     pub identity: String,
-    /// The most units that a fresh subject can take at once.
+    /// The capacity of a fresh subject, in units.
     pub capacity: u64,
-    /// The most units beyond the capacity that charges without a check may owe.
+    /// The maximum debt: the units beyond the capacity that charges without a check may take.
     pub debt: u64,
     /// The most units admitted in any half-open window as long as the limit's duration. `None` for
     /// slots and bans, which have no bound over a time.
@@ -35,8 +35,8 @@ pub struct Meaning {
     pub bytes: String,
     /// When a denied caller may retry, as text.
     pub retry: &'static str,
-    /// The longest wait for a full refill and the debt: the most that setting the store's clock
-    /// back can cost.
+    /// The longest wait for a full refill and the debt: the maximum cost of setting the store's
+    /// clock back.
     pub longest_wait: Option<Duration>,
 }
 

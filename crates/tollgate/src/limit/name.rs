@@ -19,7 +19,7 @@ pub(crate) fn check_name(text: &str, name: &str, at: Range<usize>) -> Result<(),
     Err(ParseError::at(
         text,
         at,
-        "this is no name of a limit",
+        "this is not the name of a limit",
         format!(
             "a name is a letter, then letters, digits, `_`, `-` or `.`, at most {MAX_NAME_CHARS}"
         ),
@@ -34,7 +34,7 @@ pub(crate) fn check_policy(name: &str) -> Result<(), ParseError> {
     }
     Err(ParseError::whole(
         name,
-        "this is no name of a policy",
+        "this is not the name of a policy",
         format!("a name is 1 to {MAX_NAME_CHARS} letters, digits, `_`, `-` or `.`"),
     ))
 }

@@ -61,8 +61,8 @@ pub struct Quota {
     pub refill: Option<Refill>,
     /// Where windows start.
     pub anchor: Option<Anchor>,
-    /// The most units that charges without a check may owe beyond the capacity. `None` is as much
-    /// as the capacity, where so much can be counted exactly.
+    /// The maximum units beyond the capacity that charges without a check may take. `None` is as
+    /// much as the capacity, where so much can be counted exactly.
     pub debt: Option<u64>,
     /// How long bans last. The units are then denials, and the period is the time in which they are
     /// counted.
@@ -123,7 +123,7 @@ pub(crate) enum Element {
     Ban,
 }
 
-/// Why a quota is invalid: which number, what is wrong, what would be right.
+/// The reason why a quota is invalid: the number, the problem, and the correction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct QuotaError {
     pub(crate) element: Element,

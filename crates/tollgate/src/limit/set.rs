@@ -34,7 +34,7 @@ pub struct LimitSet(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     limits: Vec<Limit>,
-    /// What a node may charge ahead. It is no part of what is counted, nor of a state.
+    /// The units that a node may charge ahead. It is not a part of what is counted, nor of a state.
     lease: Option<Lease>,
     /// Each limit's place in the state, in declared order; states are sorted by identity.
     places: Vec<Place>,
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-/// The next serial: sets can be told apart by it without a comparison of their texts.
+/// The next serial: it distinguishes sets without a comparison of their texts.
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
 impl LimitSet {
@@ -207,8 +207,8 @@ impl LimitSet {
     /// the shortest window, and at most 200 ms. The counts are those of the set without a lease.
     ///
     /// # Errors
-    /// A limit that admits less than 4 units at once; a size of less than 2 units or of more than
-    /// half of a limit; a size in units without a time; a time below 1 ms or longer than a window.
+    /// A limit with a capacity below 4 units; a size of less than 2 units or of more than half of a
+    /// limit; a size in units without a time; a time below 1 ms or longer than a window.
     pub fn with_lease(self, size: LeaseSize, ttl: Option<Period>) -> Result<Self, ParseError> {
         let text = self.to_string();
         self.leasing(size, ttl)
@@ -225,7 +225,7 @@ impl LimitSet {
         Ok(Self(Arc::new(Inner { lease, serial, ..Inner::clone(&self.0) })))
     }
 
-    /// What a node may charge ahead, if the set has a lease.
+    /// The units that a node may charge ahead, if the set has a lease.
     #[must_use]
     #[inline]
     pub fn lease(&self) -> Option<&Lease> {
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!((one.places(), one.full_text()), (set.places(), set.full_text()));
         for name in ["", "a>b", "a b", "ä", &"x".repeat(65)] {
             let error = set.clone().in_policy(name).unwrap_err().to_string();
-            assert!(error.contains("no name of a policy"), "{name}: {error}");
+            assert!(error.contains("not the name of a policy"), "{name}: {error}");
         }
     }
 
@@ -412,7 +412,7 @@ mod tests {
             assert!(limiter.check(ask()).now().unwrap().is_allowed(), "{}", set.identity());
             assert!(!limiter.check(ask()).now().unwrap().is_allowed(), "{}", set.identity());
         }
-        // Parsed anew, as a reload does, it is the same count.
+        // Parsed again, as a reload does, it is the same count.
         let again: LimitSet = "1/h via gcra".parse().unwrap();
         let again = again.in_policy("two").unwrap();
         assert!(!limiter.check(crate::Ask::new("bob").under(&again)).now().unwrap().is_allowed());

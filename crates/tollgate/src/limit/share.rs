@@ -1,5 +1,5 @@
-//! Shares of limits: what one of several nodes may admit by itself while they cannot count
-//! together.
+//! Shares of limits: the units that one of several nodes may admit by itself while they cannot
+//! count together.
 
 use core::fmt;
 use core::str::FromStr;
@@ -42,7 +42,8 @@ impl Share {
         Some(Self { numerator: numerator / common, denominator: denominator / common })
     }
 
-    /// What each of so many nodes has: `1/nodes`. `None` for 0 and for more than a million.
+    /// The share of each of this number of nodes: `1/nodes`. `None` for 0 and for more than a
+    /// million.
     #[must_use]
     pub const fn of_nodes(nodes: u32) -> Option<Self> {
         Self::new(1, nodes)
@@ -72,11 +73,11 @@ impl FromStr for Share {
     /// Anything else, 0, and more than the whole.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let refused = |what: String| {
-            ParseError::whole(text, what, "write a percentage or a fraction, as `25 %` or `1/4`")
+            ParseError::whole(text, what, "write a percentage or a fraction, e.g. `25 %` or `1/4`")
         };
         let no_share = || match text {
-            "" => refused("an empty text is no share".to_owned()),
-            _ => refused(format!("`{text}` is no share")),
+            "" => refused("an empty text is not a share".to_owned()),
+            _ => refused(format!("`{text}` is not a share")),
         };
         let (part, whole) = match text.split_once('/') {
             Some((part, whole)) => (digits(part.trim()), digits(whole.trim())),
@@ -152,7 +153,7 @@ impl Limit {
             let what = format!("the share {share} of `{self}` cannot be counted: {what}");
             ParseError::whole(&self.full_text, what, remedy)
         };
-        // A node counts the denials of its own share.
+        // A node counts the denials of its share.
         if self.hears_denials() {
             return Ok(self.clone());
         }
@@ -236,30 +237,30 @@ mod tests {
     #[test]
     fn what_is_no_share_is_refused_with_what_would_be_one() {
         for (text, what) in [
-            ("", "is no share"),
+            ("", "is not a share"),
             ("0 %", "a share of nothing"),
             ("0/4", "a share of nothing"),
             ("101 %", "more than the whole"),
             ("100.01%", "more than the whole"),
             ("5/4", "more than the whole"),
-            ("1/0", "is no share"),
-            ("0/0", "is no share"),
-            ("NaN", "is no share"),
-            ("NaN %", "is no share"),
-            ("inf%", "is no share"),
-            ("-25 %", "is no share"),
-            ("+25 %", "is no share"),
-            ("0.25", "is no share"),
-            ("25", "is no share"),
-            ("%", "is no share"),
-            (".5%", "is no share"),
-            ("5.%", "is no share"),
-            ("1.23456%", "is no share"),
-            ("1e1%", "is no share"),
-            ("1/2/3", "is no share"),
+            ("1/0", "is not a share"),
+            ("0/0", "is not a share"),
+            ("NaN", "is not a share"),
+            ("NaN %", "is not a share"),
+            ("inf%", "is not a share"),
+            ("-25 %", "is not a share"),
+            ("+25 %", "is not a share"),
+            ("0.25", "is not a share"),
+            ("25", "is not a share"),
+            ("%", "is not a share"),
+            (".5%", "is not a share"),
+            ("5.%", "is not a share"),
+            ("1.23456%", "is not a share"),
+            ("1e1%", "is not a share"),
+            ("1/2/3", "is not a share"),
             ("1/1000001", "at most 1000000"),
-            ("99999999999/100000000000", "is no share"),
-            ("٢٥%", "is no share"),
+            ("99999999999/100000000000", "is not a share"),
+            ("٢٥%", "is not a share"),
         ] {
             let error = text.parse::<Share>().unwrap_err();
             assert!(error.what().contains(what), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! What an administrator does to counts: adjust, reset, inspect.
+//! An administrator's operations on counts: adjust, reset, inspect.
 
 use super::{Limiter, Pending, call};
 use crate::ask::Ask;

@@ -146,7 +146,7 @@ impl<S: Store> Limiter<S> {
         &self.store
     }
 
-    /// The decision for one subject from a store that can answer at once. On `None` nothing was
+    /// The decision for one subject from a store that can answer immediately. On `None` nothing was
     /// asked, and the ask is as it was.
     ///
     /// This runs before the first await. Otherwise subject and limits would be stored in the future
@@ -173,7 +173,7 @@ impl<S: Store> Limiter<S> {
         }
         let mode = if peek { Mode::Peek } else { Mode::Whole };
         let question = Question::of_check(slice::from_ref(&counted), cost, mode).ok()?;
-        // Read in place: the processor stalls on a move of what was written just now.
+        // Read in place: the processor stalls on a move of data that was written just now.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };
         let first = (Named::Lent(counted.subject.as_str()), counted.limits);

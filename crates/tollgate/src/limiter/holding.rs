@@ -104,9 +104,9 @@ impl<S: Store> Limiter<S> {
         self.holding(ask, terms, cost, counts, &outcome)
     }
 
-    /// The answer for one subject from a store that can place a hold at once. It is tried before a
-    /// future is built, into which the ask moves. On `None` nothing was
-    /// asked, and the ask is as it was.
+    /// The answer for one subject from a store that can place a hold immediately. It is tried
+    /// before a future is built, into which the ask moves. On `None` nothing was asked, and the ask
+    /// is as it was.
     #[inline]
     pub(super) fn hold_at_once<'l>(
         &'l self,
@@ -185,11 +185,11 @@ impl<S: Store> Limiter<S> {
         Ok(Holding { decision, hold, ahead: outcome.ahead.into() })
     }
 
-    /// Settles a hold in one step: takes it away, and charges `actual` units at this time. What
-    /// does not fit is owed, as after a [`Limiter::charge`]. With 0, nothing was used.
+    /// Settles a hold in one step: takes it away, and charges `actual` units at this time. The
+    /// excess is debt, as after a [`Limiter::charge`]. With 0, nothing was used.
     ///
-    /// It is idempotent: a repeated commit within a minute charges nothing and says so. The slot of
-    /// a concurrency limit is given back.
+    /// It is idempotent: a repeated commit within a minute charges nothing and reports that. The
+    /// slot of a concurrency limit is given back.
     ///
     /// # Errors
     /// A hold that is not open: it has ended by itself, was reset, or never was. Nothing was
@@ -272,8 +272,8 @@ impl<S: Store> Limiter<S> {
     /// Places a hold with a guard that releases it when it is dropped. `None` on a denial. An ask
     /// without terms [acquires](Ask::acquire).
     ///
-    /// A store over a network is told by a task of the tokio runtime that drops the guard. Without
-    /// one, and where the call is lost, the slot comes back when its hold ends.
+    /// For a store over a network, a task of the tokio runtime that drops the guard releases it.
+    /// Without one, and where the call is lost, the slot comes back when its hold ends.
     ///
     /// It is cancel-safe: dropped while the store is asked, it gives back what the store may have
     /// placed, as the guard does. So it does where the store may have placed a hold and failed.

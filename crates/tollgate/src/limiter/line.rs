@@ -26,7 +26,7 @@ impl<S: Store> Limiter<S> {
     /// It asks again after pauses of 5 to 100 ms, since a slot may be released at any time. Without
     /// more it is not fair: a later caller may get the slot first. With [`Waiting::in_line`] slots
     /// go to waiters in the order of their arrival, over all programs that share the store. Those
-    /// far behind ask less often. Who is killed delays those behind by 10 s at most.
+    /// far behind ask less often. A killed waiter delays those behind by 10 s at most.
     ///
     /// It is cancel-safe as [`Limiter::acquire_guard`] is: dropped, it holds nothing, and leaves
     /// the line.
@@ -58,7 +58,7 @@ impl<S: Store> Limiter<S> {
             let Some(pause) = pauses.next(&holding, left) else {
                 match place {
                     Some(place) if holding.hold.is_some() => drop(place.into_hold()),
-                    // Whoever is behind moves up at once.
+                    // Those behind move up immediately.
                     Some(place) => drop(place.release().await),
                     None => {}
                 }
@@ -68,7 +68,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Lets an ask stand in line. What comes back leaves the line when it is dropped.
+    /// Lets an ask join the line. The returned guard leaves the line when it is dropped.
     fn stand(&self, ask: &mut Ask<'_>) -> Result<Guard<S>, Error>
     where
         S: Clone + 'static,
@@ -123,7 +123,7 @@ impl Pauses {
     }
 }
 
-/// What came of waiting in a [`Line`].
+/// The outcome of waiting in a [`Line`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Turn {
@@ -140,9 +140,9 @@ pub enum Turn {
 /// Waiters for slots in the order of their arrival, of those that wait here: in one process, for
 /// equal subjects. Of each subject's waiters only the first asks the store.
 ///
-/// A slot that is released through the line goes to the first waiter at once. One that is released
-/// elsewhere, or whose hold ends, is found within 100 ms. Who acquires from the limiter itself does
-/// not stand in the line, and may come first.
+/// A slot that is released through the line goes to the first waiter immediately. One that is
+/// released elsewhere, or whose hold ends, is found within 100 ms. An acquire from the limiter
+/// itself does not join the line, and may come first.
 ///
 /// ```
 /// use std::time::Duration;
@@ -227,7 +227,8 @@ impl<S: Store> Line<S> {
         }
     }
 
-    /// Gives a slot back, and lets the first waiter ask at once. True when it was open until now.
+    /// Gives a slot back, and lets the first waiter ask immediately. True when it was open until
+    /// now.
     ///
     /// # Errors
     /// As [`Limiter::release`].
@@ -330,7 +331,7 @@ mod tests {
         for _ in 0..5 {
             waiters.push(wait(&line, 600_000).await);
         }
-        // Who leaves the line is in nobody's way.
+        // A waiter that leaves the line blocks nobody.
         waiters.remove(2).abort();
         while !waiters.is_empty() {
             assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
@@ -392,7 +393,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         }
-        // What came is kept.
+        // A slot that came is kept.
         limiter.store().answers.add_permits(1);
         let held = limiter.until_acquired("job", wait).await.unwrap().hold.unwrap();
         let guard = limiter.acquire_guard("job").await.unwrap().unwrap();

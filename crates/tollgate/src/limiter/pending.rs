@@ -11,7 +11,7 @@ use crate::hold::Hold;
 
 /// A call of a limiter. It is sealed: these are all.
 pub trait Call: Sealed + Sized + Send {
-    /// What the call answers.
+    /// The answer of the call.
     type Answer;
 
     /// The answer, if the store has it without waiting. On `None` nothing was asked. It is asked in
@@ -49,7 +49,7 @@ pub trait InMemory: Call {
 pub(super) use sealed::Sealed;
 
 mod sealed {
-    /// What nobody else implements.
+    /// A trait that nobody else implements.
     pub trait Sealed {}
 }
 
@@ -164,7 +164,7 @@ impl<'l, C: Call + 'l> Future for Pending<'l, C> {
     }
 }
 
-// Nothing in it is pinned in place: what waits is in a box.
+// Nothing in it is pinned in place: a waiting future is boxed.
 impl<C: Call> Unpin for Pending<'_, C> {}
 
 impl<C: Call> fmt::Debug for Pending<'_, C> {
@@ -251,7 +251,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let held = |ask| limiter.hold(ask).now().map(drop);
         refused(held(ask()), "add `reserve` or `acquire`");
-        refused(held(ask().acquire().peek()), "a hold is no peek");
+        refused(held(ask().acquire().peek()), "a hold is not a peek");
         refused(held(ask().acquire().partial()), "whole or not at all");
         let checked = |ask| limiter.check(ask).now().map(drop);
         refused(checked(ask().acquire()), "acquire a slot and release it (`Limiter::hold`)");
@@ -259,7 +259,7 @@ mod tests {
         refused(plain.check(ask().reserve(second)).now().map(drop), "only a peek has a kind");
         let charged = |ask| limiter.charge(ask).now().map(drop);
         refused(charged(ask().holding(HoldKind::Reserve, None)), "only a peek has a kind");
-        refused(charged(ask().peek()), "a charge is no peek");
+        refused(charged(ask().peek()), "a charge is not a peek");
         refused(charged(ask().within(second)), "ask without one");
         refused(limiter.admin().reset(ask().within(second)).now().map(drop), "ask without one");
         assert!(checked(ask().acquire().peek().within(second)).is_ok());

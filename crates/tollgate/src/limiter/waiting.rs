@@ -16,7 +16,7 @@ pub struct Waiting {
     /// The most that is added to each wait, chosen at random, so that waiters do not all return at
     /// once. Jitter never shortens a wait.
     pub jitter: Duration,
-    /// Whether to stand in line ([`Waiting::in_line`]).
+    /// Whether to wait in line ([`Waiting::in_line`]).
     pub in_line: bool,
 }
 
@@ -45,7 +45,7 @@ impl Waiting {
 #[cfg(feature = "tokio")]
 impl<S: Store> Limiter<S> {
     /// Waits until every limit admits, then charges. If the wait would exceed the deadline, it
-    /// returns the denial at once. Pass a [`Duration`] as the deadline, or a [`Waiting`].
+    /// returns the denial immediately. Pass a [`Duration`] as the deadline, or a [`Waiting`].
     ///
     /// It is not fair: nothing is reserved during the wait and waiters have no order, so a later
     /// caller may be admitted first. No ban counts its denials. It is cancel-safe: dropped during
@@ -110,7 +110,7 @@ mod tests {
         for waiter in waiters {
             assert!(waiter.await.unwrap());
         }
-        // Who does not wait is banned as ever.
+        // A caller that does not wait is banned as always.
         assert!(limiter.until_ready("gate", Duration::from_secs(30)).await.unwrap().is_allowed());
         for _ in 0..2 {
             assert!(!limiter.check("gate").await.unwrap().is_allowed());
@@ -123,7 +123,7 @@ mod tests {
     async fn what_cannot_be_waited_for_is_refused() {
         let limiter = Limiter::memory("1/h".parse().unwrap());
         let error = limiter.check(Ask::new("ann").in_line()).await.unwrap_err().to_string();
-        assert!(error.contains("a check takes no slot to stand in line for"), "{error}");
+        assert!(error.contains("a check takes no slot to wait in line for"), "{error}");
         let error = limiter.charge(Ask::new("ann").waiting()).await.unwrap_err().to_string();
         assert!(error.contains("a charge is never denied"), "{error}");
         assert!(limiter.check(Ask::new("ann").waiting()).await.unwrap().is_allowed());

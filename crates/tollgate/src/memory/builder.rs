@@ -29,7 +29,7 @@ impl MemoryStoreBuilder {
         Self { max_bytes: DEFAULT_BYTES, clock: None, sip: false, seeds: None }
     }
 
-    /// The most bytes that the store may use, measured by what it allocates.
+    /// The maximum number of bytes that the store may use, measured by its allocations.
     #[must_use]
     pub fn max_bytes(self, bytes: usize) -> Self {
         Self { max_bytes: bytes, ..self }

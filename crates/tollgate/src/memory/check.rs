@@ -17,8 +17,8 @@ use crate::limit::LimitSet;
 use crate::question::{Counted, Question};
 use crate::time::Time;
 
-/// What [`OperationsNow::check`](crate::operation::OperationsNow::check) answers: it is written
-/// where the caller wants it, since a move of what was written just now stalls the processor.
+/// The answer of [`OperationsNow::check`](crate::operation::OperationsNow::check). It is written
+/// where the caller wants it, since a move of data that was written just now stalls the processor.
 type Answer = Option<Result<Outcome, StoreError>>;
 
 impl MemoryStore {
@@ -44,7 +44,7 @@ impl MemoryStore {
         self.answer(question).unwrap_or_else(|| unreachable!("memory never waits"))
     }
 
-    /// The part is lent: the processor stalls on a copy of what was written just now.
+    /// The part is lent: the processor stalls on a copy of data that was written just now.
     #[inline(never)]
     fn answer_in_place(&self, part: &Counted<'_>, question: &Question<'_>) -> Answer {
         let known = self.answer_known::<false, Answer>(
@@ -112,7 +112,7 @@ impl MemoryStore {
             taken.push(shard.take(key, part.limits, now, *room));
         }
         let decided = self.decide_taken(question, &mut taken, now);
-        // What is refused changes nothing: its count stays as it was written.
+        // A refusal changes nothing: its count stays as it was written.
         let nothing = || Outcome::new(0, SmallVec::new(), 0, now);
         let mut outcome = decided.as_ref().map_or_else(|_| nothing(), Outcome::clone);
         let charged = outcome.granted > 0 && !looking;
@@ -146,7 +146,7 @@ impl MemoryStore {
         decided.map(|_| outcome)
     }
 
-    /// What each part of a question gets: its entry or room for one, a shared state, or nothing.
+    /// The room of each part of a question: its entry or room for one, a shared state, or nothing.
     fn rooms(
         &self,
         question: &Question<'_>,
@@ -224,9 +224,9 @@ impl MemoryStore {
         }
     }
 
-    /// Runs `work` on a subject's state and stores the result. `work` is told what was carried over
-    /// from other numbers, the time, and whether several subjects share the state. `None` when
-    /// there is room neither for a state nor for a shared one.
+    /// Runs `work` on a subject's state and stores the result. `work` gets the change of numbers,
+    /// the time, and whether several subjects share the state. `None` when there is room neither
+    /// for a state nor for a shared one.
     pub(super) fn with_state<T>(
         &self,
         counted: Counted<'_>,

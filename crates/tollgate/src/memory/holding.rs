@@ -29,7 +29,7 @@ impl MemoryStore {
     ) -> Result<Outcome, StoreError> {
         let is_hold = question.hold.is_some() && question.mode == Mode::Whole;
         if is_hold {
-            // What new subjects share has its room in the part of the budget for that.
+            // A state that new subjects share has its room in the part of the budget for that.
             let is_named = question.hold.is_some_and(|terms| terms.id.name().is_some());
             let shared = taken.iter().filter(|taken| taken.is_shared(true));
             let grows: usize = shared.map(|taken| taken.state.growth_by_hold(is_named)).sum();
@@ -91,7 +91,7 @@ impl MemoryStore {
         let terms = question.hold.copied();
         let decided = decide(&mut parts, now, question.cost, question.mode, terms);
         let mut outcome = decided.map_err(StoreError::from)?;
-        // Nothing of it is kept.
+        // None of it is kept.
         (outcome.granted, outcome.hold, outcome.changed) = (0, None, false);
         Ok(outcome)
     }
@@ -109,7 +109,7 @@ impl MemoryStore {
             settled.unwrap_or_else(|| self.with_counts(hold, settle))
         };
         let settled = settle()?;
-        // A mark of a name that no hold has may need an entry of its own.
+        // A mark of a name that no hold has may need a new entry.
         match engine::early_name(hold, actual).filter(|_| settled.is_none()) {
             Some(name) if self.mark_early(hold, name)? => Ok(Some(Settled::early())),
             // It came between the two.
@@ -211,7 +211,7 @@ fn with_holds<'p>(part: Part<'p>, holds: &'p mut Option<Box<BoundedHolds>>) -> P
     }
 }
 
-/// Lets everything end that is due, before a change that is no check. Returns the sums over the
+/// Lets everything end that is due, before a change that is not a check. Returns the sums over the
 /// holds that stay open.
 pub(super) fn end_holds(
     limits: &LimitSet,

@@ -1,4 +1,4 @@
-//! What a shard remembers of refunds and resets, so that no charge is refunded twice.
+//! A shard's memory of refunds and resets, so that no charge is refunded twice.
 
 use std::collections::HashMap;
 

@@ -24,7 +24,7 @@ pub(super) struct Asked {
     pub(super) repeats: u8,
 }
 
-/// What is remembered under one id: 96 bytes for one limit.
+/// The record under one id: 96 bytes for one limit.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) asked: Asked,
@@ -51,7 +51,7 @@ struct Table {
     old: Half,
 }
 
-/// What the counts of one shard remember.
+/// The records of the counts of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     tables: HashTable<Box<Table>>,
@@ -149,7 +149,7 @@ impl Table {
 }
 
 impl Requests {
-    /// What is remembered under an id.
+    /// The record under an id.
     pub(super) fn recall(
         &mut self,
         count: u64,

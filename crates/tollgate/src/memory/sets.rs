@@ -15,8 +15,8 @@ use super::state::{Budget, State};
 use crate::limit::LimitSet;
 
 /// The number of equal sets that find their states by serial, beside the kept set. Limits parsed
-/// anew, for example by a configuration reload, are another set with the same counts. Without this,
-/// known subjects would take the slow path after a reload. Two cover the old and the new
+/// again, for example by a configuration reload, are another set with the same counts. Without
+/// this, known subjects would take the slow path after a reload. Two cover the old and the new
 /// configuration.
 const SERIALS: usize = 2;
 
@@ -137,7 +137,7 @@ impl SetUse {
 }
 
 /// The sets of a shard. Each reserves room for one state that new subjects share when the store is
-/// full: there would be no room left by then.
+/// full: there would be no room left then.
 #[derive(Debug)]
 pub(super) struct ShardSets {
     used: Slab<SetUse>,
@@ -328,7 +328,7 @@ mod tests {
         pub(super) static COMPARED: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Among 4,096 sets in one shard a set is found, read anew or not, and none is missed.
+    /// Among 4,096 sets in one shard a set is found, parsed again or not, and none is missed.
     #[test]
     fn a_set_is_found_without_looking_at_the_others() {
         let budget = Arc::new(Budget::new(64 << 20));
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!((store.len(), shard.bytes(), shard.promises(), budget.used()), (0, 0, 0, 0));
     }
 
-    /// What is promised is for a state of each set that has none.
+    /// The promise is for a state of each set that has none.
     #[test]
     fn promises_are_kept_in_bytes() {
         let budget = Arc::new(Budget::new(1 << 20));

@@ -403,7 +403,7 @@ impl Shard {
         let mut holds = state.take_holds();
         let was_held = holds.as_mut().is_none_or(|holds| holds.table.reset());
         match holds {
-            // What is remembered of settled holds outlives the reset.
+            // Records of settled holds outlive the reset.
             Some(holds) if !holds.table.is_empty() => {
                 let fresh = State::fresh_anyway(limits, &self.rest.budget);
                 let state = fresh.with_holds(holds.table.clone(), &self.rest.budget);
@@ -445,7 +445,7 @@ impl Shard {
         (marks, budget)
     }
 
-    /// What its counts remember of requests.
+    /// The records of requests of its counts.
     pub(super) fn requests(&mut self) -> &mut Requests {
         &mut self.rest.requests
     }
@@ -456,12 +456,12 @@ impl Shard {
         (requests, budget)
     }
 
-    /// The number of subjects with an entry of their own.
+    /// The number of subjects with a separate entry.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Updates the budget to what is allocated now.
+    /// Updates the budget to the present allocations.
     pub(super) fn settle(&mut self) {
         let rest = &*self.rest;
         let owed = self.table.allocation_size()

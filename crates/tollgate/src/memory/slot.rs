@@ -85,8 +85,8 @@ impl<'a> Key<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a [u8], hash: u64) -> Self {
         // The first and the last bytes overlap, and agree where they do. This stays in registers: a
-        // copy of variable length is a call, and a wide read of what was written in pieces stalls
-        // the processor.
+        // copy of variable length is a call, and a wide read of data that was written in pieces
+        // stalls the processor.
         if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk())
             && let Ok(length @ ..=16) = u32::try_from(bytes.len())
         {

@@ -12,7 +12,7 @@ use crate::time::Time;
 /// The bytes that must be free for another hold.
 pub(super) const ROOM_FOR_HOLD: usize = 1 << 10;
 
-/// The byte budget of a store, measured by what it allocates.
+/// The byte budget of a store, measured by its allocations.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
@@ -233,7 +233,7 @@ impl BoundedHolds {
         holds
     }
 
-    /// Updates the budget to what the table has allocated.
+    /// Updates the budget to the present allocations of the table.
     pub(super) fn settle(&mut self) {
         let owed = size_of::<Self>() + self.table.bytes();
         if owed > self.paid {
@@ -256,14 +256,14 @@ impl Drop for BoundedHolds {
 pub(super) struct Large {
     pub(super) words: Box<[u64]>,
     pub(super) logs: Box<[BoundedLog]>,
-    /// What is held of the count; `None` if nothing is.
+    /// The holds of the count; `None` if there are none.
     pub(super) holds: Option<Box<BoundedHolds>>,
     budget: Arc<Budget>,
 }
 
 impl Large {
-    /// A fresh state that is taken from the budget even when it is exhausted: for shared states, of
-    /// which there are few, and for states that live only during a check.
+    /// A fresh state that is taken from the budget even when it is exhausted: for the few shared
+    /// states, and for states that live only during a check.
     pub(super) fn fresh_anyway(limits: &LimitSet, budget: &Arc<Budget>) -> Self {
         budget.take(Self::bytes(limits.words(), limits.logs()));
         let logs = (0..limits.logs()).map(|_| BoundedLog::new(budget));
@@ -417,7 +417,7 @@ impl State {
         }
     }
 
-    /// What is held of the count, if anything can be.
+    /// The holds of the count, if it can have any.
     pub(super) fn holds(&self) -> Option<&HoldTable> {
         match self {
             Self::Pair(_) => None,
@@ -448,8 +448,8 @@ impl State {
         }
     }
 
-    /// When nothing of it counts, is held or is remembered any more, in microseconds since the
-    /// Unix epoch.
+    /// When no part of it counts, is held or is remembered any more, in microseconds since the Unix
+    /// epoch.
     pub(super) fn fresh_at_us(&mut self, limits: &LimitSet) -> u64 {
         let held_until_us = self.holds().map_or(0, |table| held_until_us(limits, table));
         engine::fresh_at_us(limits, self).max(held_until_us)

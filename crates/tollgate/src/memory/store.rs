@@ -32,11 +32,11 @@ pub(super) struct Padded(pub(super) Mutex<Shard>);
 
 /// Counts in this process. Clones are cheap and share the counts.
 ///
-/// The store is bounded in bytes (256 MiB by default), measured by what it allocates: counts, and
-/// the limit sets that they are written under. When it is full, it first removes expired entries.
-/// Then new subjects share one state per shard and identity of limits until there is room. New
-/// subjects under limits without room even for a shared state are denied. A subject that finds room
-/// while its shared state still counts starts with a copy of it.
+/// The store is bounded in bytes (256 MiB by default), measured by its allocations: counts, and the
+/// limit sets that they are written under. When it is full, it first removes expired entries. Then
+/// new subjects share one state per shard and identity of limits until there is room. New subjects
+/// under limits without room even for a shared state are denied. A subject that finds room while
+/// its shared state still counts starts with a copy of it.
 ///
 /// An entry that still counts is never evicted: flooding the store with subjects does not reset any
 /// count. A log without room for another event moves its newest event to now instead. That event
@@ -120,7 +120,7 @@ impl MemoryStore {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// The number of subjects with an entry of their own. Locks every shard in turn.
+    /// The number of subjects with a separate entry. Locks every shard in turn.
     #[must_use]
     pub fn subjects(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.0.lock().len()).sum()

@@ -31,14 +31,14 @@ impl<'a> Reader<'a> {
         for wanted in ["at", "once"] {
             match tokens.next() {
                 Some(word) if word.text == wanted => span.end = word.span().end,
-                Some(other) => return self.fail(other.span(), "this is no limit", AT_ONCE),
+                Some(other) => return self.fail(other.span(), "this is not a limit", AT_ONCE),
                 None => return self.fail(span, "the limit ends too early", AT_ONCE),
             }
         }
         if let Some(strategy) = strategy.filter(|it| *it != Strategy::Concurrency) {
             return self.fail(
                 span,
-                format!("`{strategy}` counts a rate, and this is none"),
+                format!("`{strategy}` counts a rate, and this is not one"),
                 "leave out the strategy that is given beside the limit",
             );
         }
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
                     let us = self.duration(value.text, value.span(), false)?;
                     let Some(period) = Period::from_micros(us) else {
                         let remedy = "a hold lasts 1ms to 366d";
-                        return self.fail(value.span(), "this is no time of a hold", remedy);
+                        return self.fail(value.span(), "this is not a time of a hold", remedy);
                     };
                     hold = Some((period, value.span()));
                 }

@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         if let Some(strategy) = strategy {
             return self.fail(
                 first.span(),
-                format!("`{strategy}` counts a rate, and a ban is none"),
+                format!("`{strategy}` counts a rate, and a ban is not one"),
                 "leave out the strategy that is given beside the limit, and write `via` behind each \
                  rate",
             );
@@ -105,13 +105,13 @@ impl<'a> Reader<'a> {
         let us = self.duration(word.text, word.span(), false)?;
         match Period::from_micros(us) {
             Some(period) => Ok((period, word.span())),
-            None => self.fail(word.span(), "this is no time of a ban", "bans last 1us to 366d"),
+            None => self.fail(word.span(), "this is not a time of a ban", "bans last 1us to 366d"),
         }
     }
 
     fn no_ban<T>(&self, word: Option<Token<'a>>, span: Range<usize>) -> Result<T, ParseError> {
         match word {
-            Some(word) => self.fail(word.span(), "this is no ban", FORM),
+            Some(word) => self.fail(word.span(), "this is not a ban", FORM),
             None => self.fail(span, "the ban ends too early", FORM),
         }
     }

@@ -17,7 +17,7 @@ pub(super) fn digits(text: &str) -> Option<String> {
     Some(if digits.is_empty() { "0".to_owned() } else { digits.to_owned() })
 }
 
-/// A quota of nginx, `5r/s`, or of tools that write `10-M`: its name, and what to write instead.
+/// A quota of nginx, `5r/s`, or of tools that write `10-M`: its name, and the translation.
 pub(super) fn quota(text: &str) -> Option<(&'static str, String)> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((number, unit)) = text.split_once("r/")
@@ -51,7 +51,7 @@ pub(super) fn quota(text: &str) -> Option<(&'static str, String)> {
     })
 }
 
-/// A `RateLimit-Policy` header, such as `100;w=60` or `"api";q=100;w=60`: what to write for its
+/// A `RateLimit-Policy` header, such as `100;w=60` or `"api";q=100;w=60`: the translation of its
 /// first window.
 pub(super) fn header(text: &str) -> Option<String> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

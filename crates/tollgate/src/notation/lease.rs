@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
                     let Some(share) = LeaseShare::parse(share.text) else {
                         return self.fail(
                             share.span(),
-                            format!("`{}` is no share", share.text.escape_default()),
+                            format!("`{}` is not a share", share.text.escape_default()),
                             "a share is 0.01% to 50%, as in `lease auto 0.25%`",
                         );
                     };
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
             };
             let us = self.duration(time.text, time.span(), false)?;
             let Some(period) = Period::from_micros(us) else {
-                return self.fail(time.span(), "this is no time", "a lease lasts 1ms or longer");
+                return self.fail(time.span(), "this is not a time", "a lease lasts 1ms or longer");
             };
             ttl = Some((period, time.span()));
         }

@@ -1,4 +1,4 @@
-//! The words of a text, and what is read of one: numbers, durations, strategies.
+//! The words of a text, and the values of one: numbers, durations, strategies.
 
 use core::ops::Range;
 
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         if text.contains(['e', 'E']) && text.parse::<f64>().is_ok() {
             return self.fail(
                 at,
-                "this is no whole number",
+                "this is not a whole number",
                 "write all its digits, as in `1000/h`",
             );
         }
@@ -97,7 +97,11 @@ impl<'a> Reader<'a> {
             );
         }
         if !text.bytes().all(|b| b.is_ascii_digit()) {
-            return self.fail(at, "this is no whole number", "write digits only, as in `1000/h`");
+            return self.fail(
+                at,
+                "this is not a whole number",
+                "write digits only, as in `1000/h`",
+            );
         }
         match text.parse::<u64>() {
             Ok(0) => {

@@ -1,4 +1,4 @@
-//! What a strategy says of itself, read from its descriptor.
+//! The description of a strategy, read from its descriptor.
 
 use super::Traits;
 use super::lua::LuaStep;
@@ -21,7 +21,7 @@ impl Strategy {
         self.descriptor().name
     }
 
-    /// What its limits bound.
+    /// The quantity that its limits bound.
     #[must_use]
     #[inline]
     pub const fn kind(self) -> LimitKind {

@@ -1,4 +1,4 @@
-//! What a store needs that runs steps in Lua.
+//! The parts that a store needs for steps in Lua.
 
 use smallvec::SmallVec;
 
@@ -17,8 +17,8 @@ pub struct LuaStep {
     pub code: char,
     /// The number of parameters stored with its states. The first two are at least 1.
     pub numbers: usize,
-    /// The position of the capacity among the parameters, from 1. A larger one in its place, and
-    /// what remains is what can be charged without a check.
+    /// The position of the capacity among the parameters, from 1. A larger one in its place, whose
+    /// remaining units can be charged without a check.
     pub capacity: usize,
     /// The number of integers in its states. `None` for a row of buckets, which has two more than
     /// its third parameter.

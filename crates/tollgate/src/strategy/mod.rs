@@ -156,11 +156,11 @@ pub(crate) fn most_used(quota: &Quota, capacity: u64, exact: u64) -> Result<u64,
 }
 
 /// One compiled strategy with fixed numbers. Costs are at least 1. `charge` is only called with a
-/// cost that `judge` admits, or that `judge` of the step that is [`Step::owing`] admits.
+/// cost that `judge` admits, or that `judge` of the step that is [`Step::with_capacity`] admits.
 pub(crate) trait Step: Sized {
     /// The kind of its state.
     fn shape(&self) -> Shape;
-    /// The capacity: the most units that a fresh subject can take at once.
+    /// The capacity of a fresh subject, in units.
     fn capacity(&self) -> u64;
     /// Judges a check of `cost` at `now` without a change of state.
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement;
@@ -186,9 +186,9 @@ pub(crate) trait Step: Sized {
     fn most(&self) -> Option<u64> {
         None
     }
-    /// The same step with a capacity of `most`: what remains under it can be charged without a
-    /// check.
-    fn owing(&self, most: u64) -> Self;
+    /// The same step with a capacity of `most`: the units that remain under it can be charged
+    /// without a check.
+    fn with_capacity(&self, most: u64) -> Self;
     /// The same step in Lua.
     fn lua_spec(&self) -> LuaSpec;
     /// True if a count can have these words: every step is exact for those only. Untrusted states
@@ -239,8 +239,8 @@ pub struct Traits {
     pub retry: &'static str,
 }
 
-/// The most units of a greedy quota in a window of `span_us`: a full burst at its start, and what
-/// comes back until its last microsecond.
+/// The maximum number of units of a greedy quota in a window of `span_us`: a full burst at its
+/// start, and the units that come back until its last microsecond.
 pub(crate) fn most_of_rate(quota: &Quota, burst: u64, span_us: u64) -> u128 {
     let back = u128::from(quota.units) * u128::from(span_us - 1);
     u128::from(burst) + back / u128::from(quota.period.as_micros())

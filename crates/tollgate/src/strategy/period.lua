@@ -1,5 +1,5 @@
--- a * b / c rounded down, and what is left over: exact, where a product would not be.
--- For 0 <= a <= c < 2^45 and 0 <= b < 2^49.
+-- a * b / c rounded down, and the remainder: exact, where a product would not be. For 0 <= a <= c <
+-- 2^45 and 0 <= b < 2^49.
 local function mul_div(a, b, c)
   local product = a * b
   if product < 9007199254740992 then

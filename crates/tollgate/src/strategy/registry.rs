@@ -94,8 +94,8 @@ macro_rules! strategies {
             fn most(&self) -> Option<u64> {
                 match self { $(Self::$variant(step) => step.most(),)+ }
             }
-            fn owing(&self, most: u64) -> Self {
-                match self { $(Self::$variant(step) => Self::$variant(step.owing(most)),)+ }
+            fn with_capacity(&self, most: u64) -> Self {
+                match self { $(Self::$variant(step) => Self::$variant(step.with_capacity(most)),)+ }
             }
             fn lua_spec(&self) -> LuaSpec {
                 match self { $(Self::$variant(step) => step.lua_spec(),)+ }

@@ -8,23 +8,23 @@ use crate::decision;
 use crate::decision::Decision;
 
 objects! {
-    /// The answer to a question: the decision, and what a gate knows beside it.
+    /// The answer to a question: the decision, and the gate's fields beside it.
     pub struct Answer<'a> {
         /// Whether the request may proceed.
         allowed: bool,
         /// The outcome: of a limiter `allowed`, `denied` or `never`; a gate has more of them.
         outcome: &'static str,
-        /// What decided, for example the store or the failure rule.
+        /// The authority that decided, for example the store or the failure rule.
         authority: &'static str,
         /// The policy that decided.
         policy: Option<&'a str>,
         /// The revision of the policies in force.
         revision: Option<Shown<'a>>,
-        /// The capacity of the limit that binds; beside a ban, the least of the limits.
+        /// The capacity of the limit that binds; beside a ban, the minimum over the limits.
         limit: Option<u64>,
         /// The largest cost that every limit of this unit would admit now.
         remaining: Option<u64>,
-        /// What `limit` and `remaining` count: `requests` or `slots`.
+        /// The unit of `limit` and `remaining`: `requests` or `slots`.
         unit: Option<&'static str>,
         /// The units that were admitted; of a peek, those that would be.
         granted: Option<u64>,
@@ -75,7 +75,7 @@ objects! {
         capacity: u64,
         /// The largest cost in units that this limit would admit now.
         remaining: u64,
-        /// What `capacity` and `remaining` count: `requests` or `slots`.
+        /// The unit of `capacity` and `remaining`: `requests` or `slots`.
         unit: &'static str,
         /// The shortest wait until the limit admits the cost: zero for now; `None` if it never
         /// does.
@@ -84,8 +84,8 @@ objects! {
         reset_after: Wait,
         /// Whether the limit admits the cost.
         admits: bool,
-        /// How the count was carried over when the limit's numbers had changed: `same`, `over`,
-        /// `fresh` where it began anew, under another strategy.
+        /// How the count was carried over when the limit's numbers had changed: `same`, `over`, or
+        /// `fresh` where it started again, under another strategy.
         carried: &'static str,
     }
 
@@ -97,7 +97,7 @@ objects! {
         outcome: &'static str,
         /// The largest cost that each of its limits of this unit would admit now.
         remaining: Option<u64>,
-        /// What `remaining` counts.
+        /// The unit of `remaining`.
         unit: Option<&'static str>,
     }
 }
@@ -180,7 +180,7 @@ impl<'a> From<decision::Report<'a>> for Report<'a> {
 }
 
 impl<'a> Shadow<'a> {
-    /// What a policy in shadow mode would have decided; without a decision it asked no store.
+    /// The hypothetical decision of a policy in shadow mode; without a decision it asked no store.
     #[must_use]
     pub fn new(
         policy: Option<&'a str>,

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::answer::Answer;
-use super::value::{Fields, Told as _, Value, objects, written};
+use super::value::{Fields, ToValue as _, Value, objects, written};
 use super::wait::Wait;
 use crate::engine::{self, ShownHold};
 use crate::{ChargedLimit, Hold, Inspection, LimitSet, Refund, Settled, Subject, Time};
@@ -14,7 +14,7 @@ use crate::{ChargedLimit, Hold, Inspection, LimitSet, Refund, Settled, Subject, 
 pub struct HoldAnswer<'a> {
     /// The answer, whose fields come first.
     pub answer: Answer<'a>,
-    /// What settles the hold; `None` on a denial.
+    /// The text that settles the hold; `None` on a denial.
     pub hold: Option<String>,
     /// A number that is larger than that of every earlier hold of the count.
     pub fence: Option<u64>,
@@ -45,35 +45,35 @@ impl Fields for HoldAnswer<'_> {
 
     fn each<'s>(&'s self, to: &mut dyn FnMut(&'static str, Value<'s>)) {
         self.answer.each(to);
-        to("hold", self.hold.told());
-        to("fence", self.fence.told());
-        to("ends_after", self.ends_after.told());
-        to("ahead", self.ahead.told());
+        to("hold", self.hold.to_value());
+        to("fence", self.fence.to_value());
+        to("ends_after", self.ends_after.to_value());
+        to("ahead", self.ahead.to_value());
     }
 }
 
 written!(HoldAnswer<'a>);
 
 objects! {
-    /// What a commit did.
+    /// The effect of a commit.
     pub struct Committed<'a> {
         /// Whether it was settled before, and nothing was charged now.
         already: bool,
         /// The units charged for the hold, now or before.
         actual: u64,
-        /// What was done to each limit; empty where it was settled before.
+        /// The effect on each limit; empty where it was settled before.
         limits: Vec<Charged<'a>>,
     }
 
-    /// What a charge without a check did.
+    /// The effect of a charge without a check.
     pub struct Charge<'a> {
         /// The units that were to be charged to each limit.
         cost: u64,
-        /// What was done to each limit; empty where no policy applies.
+        /// The effect on each limit; empty where no policy applies.
         limits: Vec<Charged<'a>>,
     }
 
-    /// What a commit or a charge did to one limit.
+    /// The effect of a commit or a charge on one limit.
     pub struct Charged<'a> {
         /// The subject, in its written form.
         subject: &'a str,
@@ -85,7 +85,7 @@ objects! {
         limit: &'a str,
         /// Whether a check would have admitted the units.
         fits: bool,
-        /// The units that were not charged, since the limit cannot owe them.
+        /// The units that were not charged, since they exceed the limit's debt.
         cut: u64,
         /// The largest cost in units that the limit would admit now.
         remaining: u64,
@@ -95,7 +95,7 @@ objects! {
         reset_after: Wait,
     }
 
-    /// What a refund gave back.
+    /// The effect of a refund.
     pub struct Refunded {
         /// Whether all of it had been refunded before.
         already: bool,
@@ -107,7 +107,7 @@ objects! {
 
     /// A hold that was renewed.
     pub struct Renewed {
-        /// What settles it from now on; `None` where the caller knows it by an id of its own.
+        /// The text that settles it from now on; `None` where the caller knows it by its id.
         hold: Option<String>,
         /// Its fence; `None` as above.
         fence: Option<u64>,
@@ -117,15 +117,16 @@ objects! {
 
     /// A hold that was given back.
     pub struct Released {
-        /// Always true: what is not open is an error.
+        /// Always true: a hold that is not open is an error.
         released: bool,
     }
 
     /// An open hold, as an inspection shows it.
     pub struct OpenHold {
-        /// What settles it: the signed text of a service, or the word of the command line.
+        /// The text that settles it: the signed text of a service, or the word of the command line.
         hold: String,
-        /// What it keeps: `acquire`, `reserve`, or `charging` for a reserve whose end charges.
+        /// The kind of units that it keeps: `acquire`, `reserve`, or `charging` for a reserve whose
+        /// end charges.
         kind: &'static str,
         /// Its cost, in units or slots.
         cost: u64,
@@ -137,7 +138,7 @@ objects! {
 }
 
 impl<'a> Committed<'a> {
-    /// What settling this hold did.
+    /// The effect of settling this hold.
     #[must_use]
     pub fn new(hold: &'a Hold, settled: &'a Settled) -> Self {
         let limits = hold.charged(settled).map(Charged::from).collect();
@@ -146,7 +147,7 @@ impl<'a> Committed<'a> {
 }
 
 impl<'a> Charge<'a> {
-    /// What a charge of this cost did to these counts.
+    /// The effect of a charge of this cost on these counts.
     #[must_use]
     pub fn new(
         cost: u64,

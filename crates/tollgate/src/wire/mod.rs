@@ -31,5 +31,5 @@ mod wait;
 
 pub use answer::{Answer, Report, Shadow};
 pub use hold::{Charge, Charged, Committed, HoldAnswer, OpenHold, Refunded, Released, Renewed};
-pub use value::{Fields, List, Shown, Told, Value};
+pub use value::{Fields, List, Shown, ToValue, Value};
 pub use wait::{Wait, duration};

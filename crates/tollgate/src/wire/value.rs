@@ -24,10 +24,10 @@ pub trait List {
     fn at(&self, place: usize) -> Value<'_>;
 }
 
-/// What can be the value of a field.
-pub trait Told {
+/// A value of a field.
+pub trait ToValue {
     /// The value.
-    fn told(&self) -> Value<'_>;
+    fn to_value(&self) -> Value<'_>;
 }
 
 /// The value of a field.
@@ -110,65 +110,66 @@ impl fmt::Debug for Shown<'_> {
     }
 }
 
-impl Told for Shown<'_> {
-    fn told(&self) -> Value<'_> {
+impl ToValue for Shown<'_> {
+    fn to_value(&self) -> Value<'_> {
         Value::Shown(self.0)
     }
 }
 
-impl Told for bool {
-    fn told(&self) -> Value<'_> {
+impl ToValue for bool {
+    fn to_value(&self) -> Value<'_> {
         Value::Flag(*self)
     }
 }
 
-impl Told for u64 {
-    fn told(&self) -> Value<'_> {
+impl ToValue for u64 {
+    fn to_value(&self) -> Value<'_> {
         Value::Number(*self)
     }
 }
 
-impl Told for usize {
-    fn told(&self) -> Value<'_> {
+impl ToValue for usize {
+    fn to_value(&self) -> Value<'_> {
         Value::Number(*self as u64)
     }
 }
 
-impl Told for &str {
-    fn told(&self) -> Value<'_> {
+impl ToValue for &str {
+    fn to_value(&self) -> Value<'_> {
         Value::Text(self)
     }
 }
 
-impl Told for String {
-    fn told(&self) -> Value<'_> {
+impl ToValue for String {
+    fn to_value(&self) -> Value<'_> {
         Value::Text(self)
     }
 }
 
-impl<T: Told> Told for Option<T> {
-    fn told(&self) -> Value<'_> {
-        self.as_ref().map_or(Value::Null, T::told)
+impl<T: ToValue> ToValue for Option<T> {
+    fn to_value(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Null, T::to_value)
     }
 }
 
-impl<T: Told> Told for Vec<T> {
-    fn told(&self) -> Value<'_> {
+impl<T: ToValue> ToValue for Vec<T> {
+    fn to_value(&self) -> Value<'_> {
         Value::List(self)
     }
 }
 
-impl<T: Told> List for Vec<T> {
+impl<T: ToValue> List for Vec<T> {
     fn count(&self) -> usize {
         self.len()
     }
 
     fn at(&self, place: usize) -> Value<'_> {
-        self.get(place).map_or(Value::Null, T::told)
+        self.get(place).map_or(Value::Null, T::to_value)
     }
 }
 
-/// Makes objects of the wire of structs: each field is told in the order in which it is declared.
+/// Makes objects of the wire of structs: each field is written in the order in which it is
+/// declared.
 macro_rules! objects {
     ($($(#[$about:meta])* pub struct $name:ident $(<$life:lifetime>)? {
         $($(#[$meaning:meta])* $field:ident: $type:ty,)+
@@ -186,7 +187,7 @@ macro_rules! objects {
             }
 
             fn each<'s>(&'s self, to: &mut dyn FnMut(&'static str, $crate::wire::Value<'s>)) {
-                $(to(stringify!($field), $crate::wire::Told::told(&self.$field));)+
+                $(to(stringify!($field), $crate::wire::ToValue::to_value(&self.$field));)+
             }
         }
 
@@ -197,8 +198,8 @@ macro_rules! objects {
 /// Lets objects be values, and be written by serde.
 macro_rules! written {
     ($name:ident $(<$life:lifetime>)?) => {
-        impl $(<$life>)? $crate::wire::Told for $name $(<$life>)? {
-            fn told(&self) -> $crate::wire::Value<'_> {
+        impl $(<$life>)? $crate::wire::ToValue for $name $(<$life>)? {
+            fn to_value(&self) -> $crate::wire::Value<'_> {
                 $crate::wire::Value::Fields(self)
             }
         }

@@ -10,8 +10,8 @@ const LIMITS: [&str; 5] = [
     "5/1h refill interval via token_bucket",
 ];
 
-/// A full store comes back into the same bound: everybody is told the same as before, who shares
-/// a state shares it still, and it takes no more bytes.
+/// A full store comes back into the same bound: everybody gets the same answer as before, subjects
+/// that share a state share it still, and it takes no more bytes.
 #[test]
 fn a_full_store_fits_where_it_was() {
     for limits in LIMITS {
@@ -143,7 +143,7 @@ fn another_hash_keeps_the_counts_and_no_receipt() {
     assert_eq!(error.fault(), SnapshotFault::Shared);
     assert!(error.to_string().contains("sip_hash"), "{error}");
     assert!(builder(&clock).restore(&file[..]).is_ok());
-    // Once nothing of that counts any more, it does not matter.
+    // Once none of that counts any more, it does not matter.
     clock.advance(Duration::from_secs(7_300));
     assert!(builder(&clock).sip_hash().restore(&file[..]).is_ok());
 }

@@ -1,5 +1,4 @@
-//! Snapshots of the memory store: what a restart keeps, and what becomes of files that are not as
-//! they were written.
+//! Snapshots of the memory store: the state after a restart, and files that were changed.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::io::{self, Read, Write};
@@ -14,7 +13,7 @@ use tollgate::{
 mod bounds;
 mod restarts;
 
-/// The memory store answers at once.
+/// The memory store answers immediately.
 fn now<T>(future: impl Future<Output = T>) -> T {
     at_once(future).unwrap()
 }
@@ -133,7 +132,7 @@ fn what_is_no_snapshot_says_so() {
     let file = file(&some_of_everything(&clock));
     for (text, fault, at, says) in [
         (b"hello, this is a text".to_vec(), SnapshotFault::Foreign, 0, "byte for byte"),
-        (vec![0; 5_000], SnapshotFault::Foreign, 0, "no snapshot of a memory store"),
+        (vec![0; 5_000], SnapshotFault::Foreign, 0, "not a snapshot of a memory store"),
         (vec![], SnapshotFault::Truncated, 0, "stops before its end"),
         ([&file[..], b"\n"].concat(), SnapshotFault::Damaged, file.len() as u64, "follows the end"),
         ([&file[..], &file[..]].concat(), SnapshotFault::Damaged, file.len() as u64, "follows"),
@@ -242,7 +241,7 @@ fn a_snapshot_is_written_in_small_pieces() {
     assert!(seen.1 > 1_000_000 && seen.0 <= 70_000, "{} of {}", seen.0, seen.1);
 }
 
-/// What a limiter says of a subject, in every field.
+/// A limiter's answer about a subject, in every field.
 fn said(limiter: &Limiter, subject: &str, cost: u64) -> String {
     let decision = limiter.check(Ask::new(subject).cost(cost).peek()).now().unwrap();
     let mut said = format!("{:?} {:?}", decision.verdict(), decision.granted());
@@ -266,7 +265,7 @@ fn what_has_expired_is_left_out() {
     clock.advance(Duration::from_millis(1_300));
     let _ = first.check("late").now().unwrap();
     let file = file(&first);
-    // 0.2 s after its charge a subject of 5/s owes nothing, and is kept for a second more.
+    // 0.2 s after its charge a subject of 5/s has no debt, and is kept for a second more.
     assert_eq!(first.store().subjects(), 1);
     let (second, seen) = restored("5/1s via gcra", &file, &clock);
     assert_eq!((seen.subjects, seen.expired, second.store().subjects()), (1, 0, 1));

@@ -1,4 +1,4 @@
-//! What a restart keeps of limits, receipts, resets and time.
+//! The limits, receipts, resets and time after a restart.
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn receipts_that_a_snapshot_does_not_know_are_refused() {
 #[test]
 fn receipts_that_had_to_be_forgotten_stay_so() {
     let clock = ManualClock::at_micros(START_US);
-    // Room for the set and for what newcomers share, and for nothing beside.
+    // Room for the set and for the state that newcomers share, and for nothing beside.
     let has_room = |bytes: &usize| {
         let store = builder(&clock).max_bytes(*bytes).build();
         Limiter::new("100/1h via gcra".parse().unwrap(), store)
@@ -128,7 +128,7 @@ fn receipts_that_had_to_be_forgotten_stay_so() {
     }
 }
 
-/// A reset is remembered over a restart: what was charged before it gives nothing.
+/// A reset is remembered over a restart: a charge before it gives nothing.
 #[test]
 fn a_reset_stays_a_reset() {
     let clock = ManualClock::at_micros(START_US);

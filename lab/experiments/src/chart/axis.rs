@@ -43,7 +43,7 @@ impl Unit {
         Self { name: "milliseconds", us: 1_000 },
     ];
 
-    /// The largest unit of which there are enough for an axis of this length.
+    /// The largest unit that has enough multiples for an axis of this length.
     pub(super) fn for_length(end_us: u64) -> Self {
         // Short axes of a few minutes are easier to read in seconds.
         let enough = |unit: &&Self| end_us / unit.us >= if unit.us > 1_000_000 { 10 } else { 4 };

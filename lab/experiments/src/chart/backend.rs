@@ -1,4 +1,4 @@
-//! The charts of a backend: what is in flight, how long requests take, and what is done and denied.
+//! The charts of a backend: requests in flight, their latency, and the finished and denied ones.
 
 use super::Chart;
 use super::axis::Across;
@@ -98,7 +98,7 @@ pub fn in_flight(results: &Results) -> Option<Chart> {
     Some(chart(results, &backends, sketch))
 }
 
-/// The latency of what the backend has done, over time, on a logarithmic scale. `None` for an
+/// The latency of the backend's finished requests, over time, on a logarithmic scale. `None` for an
 /// experiment without a backend, or where nothing was done.
 #[must_use]
 pub fn service(results: &Results) -> Option<Chart> {

@@ -1,5 +1,5 @@
-//! Charts of an experiment: what was admitted over time, the occupancy of the window, which clients
-//! were admitted, and in real time the latencies of answers.
+//! Charts of an experiment: the admitted units over time, the occupancy of the window, the admitted
+//! clients, and in real time the latencies of answers.
 //!
 //! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] build a chart; for queues
 //! [`offers`], [`depth`] and [`waits`], for a backend [`in_flight`], [`service`] and [`served`],

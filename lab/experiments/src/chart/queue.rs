@@ -55,7 +55,7 @@ pub fn offers(results: &Results) -> Option<Chart> {
     let coarse = format!(": the most of each {}", span(timeline.column_us));
     let coarse = if timeline.is_coarse() { coarse.as_str() } else { "" };
     Some(Chart {
-        title: "What was offered, and what of it was accepted".into(),
+        title: "Offered and accepted jobs".into(),
         says: says_offers(&queues),
         across: Across::time(timeline.end_us, results),
         scale: Scale::Count { unit: format!("offers per {bucket}{coarse}"), top },

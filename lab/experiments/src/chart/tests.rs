@@ -21,7 +21,7 @@ fn charts(results: &Results) -> Vec<Chart> {
     all(results).into_iter().map(|(_, chart)| chart).chain(both).chain(backend).collect()
 }
 
-/// A backend that is slow for a while, behind a limit of slots and behind none.
+/// A backend that is slow for a while, behind a limit of slots and without a limit.
 fn backend() -> Results {
     let text = "version = 1\nname = \"slow\"\nduration = \"20s\"\nbucket = \"1s\"\n\
                 [backend]\nservers = 4\nwork = \"40ms\"\n\

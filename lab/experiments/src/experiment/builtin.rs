@@ -182,7 +182,7 @@ impl Queueing {
             cases.push(Case { name, parts, queue, nodes: None, workloads: vec![0] });
         }
         if cases.is_empty() || duration_us == 0 {
-            let what = "`workers` has none, or it takes no time: there is nothing to see";
+            let what = "`workers` is empty, or the work takes no time: there is nothing to see";
             return Err(Invalid(what.to_owned()));
         }
         Ok(Experiment {

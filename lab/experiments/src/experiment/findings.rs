@@ -31,8 +31,8 @@ fn findings(results: &Results) -> Vec<String> {
         for case in over {
             let times = peak(&case) as f64 / capacity.units as f64;
             findings.push(format!(
-                "{} let {} through within {window}, {times:.2} times the {} that the resource \
-                 stands.",
+                "{} let {} through within {window}, {times:.2} times the {} that the resource can \
+                 handle.",
                 case.name,
                 peak(&case),
                 capacity.units
@@ -241,7 +241,7 @@ fn live_findings(results: &Results, cases: &[CaseResult]) -> Vec<String> {
     for (case, live) in seen().filter(|(_, live)| live.missed_edges > 0) {
         findings.push(format!(
             "{}: {} attempts came on the wrong side of an edge: the way to the store takes longer \
-             than they were sent before it. Give the workload a `before`, as before = \"20ms\".",
+             than they were sent before it. Give the workload a `before`, e.g. before = \"20ms\".",
             case.name, live.missed_edges
         ));
     }

@@ -197,8 +197,8 @@ impl<'e> Live<'e> {
         self.decided(question, answer, true);
     }
 
-    /// Records the answer of a node to a question, and what decided it. Nodes have no time of the
-    /// store's: `decided_us` is when the answer arrived.
+    /// Records the answer of a node to a question, and the authority that decided it. Nodes have no
+    /// time of the store's: `decided_us` is when the answer arrived.
     pub fn answered_by(&mut self, question: DueAttempt, answer: TimedAnswer, authority: Authority) {
         let took_us = answer.answered_us.saturating_sub(question.due_us());
         self.tally.add(authority, took_us);

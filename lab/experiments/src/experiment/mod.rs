@@ -128,8 +128,8 @@ pub struct Case {
 impl Experiment {
     /// The traffic of an access log under each case of a plan, with a count for each client, as an
     /// experiment called `name`. For an empty log its duration is one microsecond. Costs of the log
-    /// are charged in cases of limits alone, which is what a plan has: limits and their peaks count
-    /// units, all else counts requests.
+    /// are charged in cases of limits alone, as in a plan: limits and their peaks count units, all
+    /// else counts requests.
     #[must_use]
     pub fn from_log(name: &str, traffic: Arc<Traffic>, plan: &Plan) -> Self {
         let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or((START_US, START_US));
@@ -193,7 +193,7 @@ impl Case {
     }
 }
 
-/// An invalid setting: what is wrong, and what would be valid.
+/// An invalid setting: the problem, and a valid value.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(String);

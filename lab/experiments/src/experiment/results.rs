@@ -135,7 +135,7 @@ pub struct CaseResult {
     pub peak: Option<u64>,
     /// The used share of the capacity in windows where demand exceeded it: 0 to 1.
     pub used_share: Option<f64>,
-    /// Jain's index of what each client received relative to its max-min fair share: 1 is fair.
+    /// Jain's index of each client's admitted units relative to its max-min fair share: 1 is fair.
     pub fairness: Option<f64>,
     /// The longest time from a request's first attempt to the admitted one, in microseconds.
     pub longest_wait_us: Option<u64>,

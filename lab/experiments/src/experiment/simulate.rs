@@ -34,7 +34,7 @@ pub struct Progress {
 ///
 /// `progress` is called every few thousand attempts and at the end of each case.
 ///
-/// Memory: what was admitted in the last window of each limit, a few bytes for each client and for
+/// Memory: the units admitted in the last window of each limit, a few bytes for each client and for
 /// each request that waits for a retry, and the store's own. It does not grow with the number of
 /// attempts.
 ///

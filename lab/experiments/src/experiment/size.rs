@@ -17,8 +17,8 @@ pub struct Size {
     pub waiting_bytes: u64,
     /// The bytes of the requests that may be in flight at a backend at one time.
     pub backend_bytes: u64,
-    /// The bytes of what could be admitted in the last window of each limit and of the capacity. It
-    /// is stored to find the peak of any window.
+    /// The bytes of the units that could be admitted in the last window of each limit and of the
+    /// capacity. It is stored to find the peak of any window.
     pub window_bytes: u64,
 }
 
@@ -46,8 +46,8 @@ impl core::fmt::Display for Size {
 }
 
 impl Experiment {
-    /// Estimates the size. A simulation takes memory for requests that wait for a retry and for
-    /// what was admitted in the last windows, and time for each attempt.
+    /// Estimates the size. A simulation takes memory for requests that wait for a retry and for the
+    /// units of the last windows, and time for each attempt.
     ///
     /// # Examples
     /// ```

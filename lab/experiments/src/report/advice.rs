@@ -40,7 +40,7 @@ pub fn advice_html(advice: &Advice) -> String {
                     p { (advice.recommended.reason) }
                     (figure(&trade(advice)))
                     @for window in &advice.windows { (of_window(window)) }
-                    h2 { "What it cannot know" }
+                    h2 { "Facts that are not in the log" }
                     ul { @for line in &advice.cannot_know { li { (line) } } }
                     h2 { "The policy file" }
                     pre { (advice.recommended.policy) }
@@ -55,7 +55,8 @@ pub fn advice_html(advice: &Advice) -> String {
 fn lead(advice: &Advice) -> String {
     let second = |us: u64| show(us / 1_000_000 * 1_000_000);
     format!(
-        "{} requests of {} clients by {}, {} to {}. {} of them, the busiest first, make half of the \
+        "{} requests of {} clients by {}, {} to {}. {} of them, the busiest first, make half of \
+         the \
          load. At most {} may be denied.",
         advice.requests,
         advice.clients,
@@ -72,7 +73,7 @@ fn of_window(window: &WindowAdvice) -> Markup {
     html! {
         h2 { "Any " (window.window) }
         p {
-            "What clients ask for at their busiest: p50 " (busiest.p50) ", p90 " (busiest.p90)
+            "The demand of clients at their busiest: p50 " (busiest.p50) ", p90 " (busiest.p90)
             ", p99 " (busiest.p99) ", p99.9 " (busiest.p99_9) ", most " (busiest.max) "."
         }
         @if !window.outliers.is_empty() {

@@ -14,7 +14,7 @@ const LINES: u32 = 4;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws the occupancy of the capacity's window or, without a capacity, the admitted attempts; the
-/// depth of queues; and what is in flight at a backend.
+/// depth of queues; and the requests in flight at a backend.
 pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
     let level = results.capacity.as_ref().map(|capacity| capacity.units);
     let value = |bucket: &Bucket| if level.is_some() { bucket.occupancy } else { bucket.admitted };

@@ -99,7 +99,7 @@ fn denied(results: &Results) -> Markup {
         @if with_denied(results).next().is_some() {
             h2 { "Denied most often" }
             p class="lead" {
-                "What each of them would have seen. The longest wait is the longest that a denial told."
+                "The denials of each of them. The longest wait is the longest of a denial."
             }
             div id="denied" {
                 @for case in with_denied(results) {
@@ -344,10 +344,11 @@ fn made(results: &Results) -> Markup {
         }
         p class="lead" {
             @if results.live.is_some() {
-                "It ran in real time: who asks when follows from the experiment and its seed, and \
-                 what became of it from the store and the machines of that day. "
+                "It ran in real time: the questions follow from the experiment and its seed, and \
+                 the answers from the store and the machines of that day. "
             } @else {
-                "Every number follows from the experiment and its seed; none from a machine's clock. "
+                "Every number follows from the experiment and its seed; none from a machine's \
+                 clock. "
             }
             "All of them are in this file, as JSON in the element #results."
         }

@@ -81,7 +81,7 @@ static ALL: [Measure; 55] = [
     Measure {
         id: "requests",
         title: "requests",
-        means: "What clients wanted done.",
+        means: "The work that clients asked for.",
         value: |case| Value::Count(Some(case.requests)),
     },
     Measure {
@@ -141,19 +141,19 @@ static ALL: [Measure; 55] = [
     Measure {
         id: "told_wait_us.p50",
         title: "told to wait p50",
-        means: "How long denials told clients to wait: half told no longer.",
+        means: "The waits of denials: half are at most this.",
         value: |case| Value::Wait(case.told_wait_us.as_ref().map(|it| it.p50)),
     },
     Measure {
         id: "told_wait_us.p99",
         title: "told to wait p99",
-        means: "How long denials told clients to wait: 99 of 100 told no longer.",
+        means: "The waits of denials: 99 of 100 are at most this.",
         value: |case| Value::Wait(case.told_wait_us.as_ref().map(|it| it.p99)),
     },
     Measure {
         id: "told_wait_us.max",
         title: "told to wait at most",
-        means: "How long denials told clients to wait: the longest.",
+        means: "The waits of denials: the longest.",
         value: |case| Value::Wait(case.told_wait_us.as_ref().map(|it| it.max)),
     },
     Measure {
@@ -165,7 +165,7 @@ static ALL: [Measure; 55] = [
     Measure {
         id: "bytes_per_subject",
         title: "bytes per subject",
-        means: "What the store held for a key of this case, at most.",
+        means: "The maximum memory of the store for a key of this case.",
         value: |case| Value::Bytes(case.bytes_per_subject),
     },
     Measure {
@@ -177,7 +177,7 @@ static ALL: [Measure; 55] = [
     Measure {
         id: "bytes",
         title: "bytes in all",
-        means: "What the store held for all keys of this case together, at most.",
+        means: "The maximum memory of the store for all keys of this case together.",
         value: |case| Value::Count(case.bytes),
     },
     Measure {
@@ -297,7 +297,7 @@ static ALL: [Measure; 55] = [
     Measure {
         id: "nodes.by_deny_cache",
         title: "by deny cache",
-        means: "Attempts that were denied by a denial that still held.",
+        means: "Attempts that were denied by a denial that still applied.",
         value: |case| Value::Count(nodes(case, |nodes| Some(nodes.by_deny_cache))),
     },
     Measure {
@@ -315,7 +315,8 @@ static ALL: [Measure; 55] = [
     Measure {
         id: "nodes.admitted_alone",
         title: "one count admits",
-        means: "What one count, asked without delay, would have let through of the same attempts.",
+        means: "The units of the same attempts that one count, asked without delay, would have let \
+                through.",
         value: |case| Value::Count(nodes(case, |nodes| nodes.admitted_alone)),
     },
     Measure {
@@ -381,13 +382,15 @@ static ALL: [Measure; 55] = [
     Measure {
         id: "live.late_us.p99",
         title: "sent late p99",
-        means: "How late 99 of 100 attempts were sent at most: near the latencies, this machine was too slow.",
+        means: "How late 99 of 100 attempts were sent at most: near the latencies, this machine \
+                was too slow.",
         value: |case| Value::Wait(live(case, |live| live.late_us.as_ref().map(|late| late.p99))),
     },
     Measure {
         id: "live.operation_share",
         title: "share of operation",
-        means: "The mean latency as a share of the operation that is protected: no more than 20% is a good rule.",
+        means: "The mean latency as a share of the operation that is protected: no more than 20% \
+                is a good rule.",
         value: |case| Value::Share(live(case, |live| live.operation_share)),
     },
     Measure {

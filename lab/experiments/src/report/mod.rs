@@ -44,7 +44,7 @@ fn summary(results: &Results) -> String {
     )
 }
 
-/// Whose attempts a limit counts.
+/// The subjects of a limit.
 fn counts(limit: &LimitResult) -> String {
     match &*limit.per {
         "resource" => "all clients together".into(),

@@ -232,7 +232,12 @@ fn an_advice_is_a_page_with_curves_and_a_curve_of_text() {
     let tree = roxmltree::Document::parse(&xml).unwrap();
     assert_eq!(tree.descendants().filter(|node| node.has_tag_name("svg")).count(), 2);
     assert_eq!(embedded(&page), serde_json::to_value(&advice).unwrap());
-    for text in [&advice.recommended.limit, "What it cannot know", "clients ever denied"] {
+    for text in [
+        &advice.recommended.limit,
+        "Facts that are not in the log",
+        "clients ever \
+                                             denied",
+    ] {
         assert!(page.contains(text), "{text}");
     }
     let curve = advice_curve(&advice);

@@ -47,7 +47,7 @@ pub struct Advice {
 #[derive(Debug, Clone, Copy, Serialize)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// One of so many clients, by a hash of their names: 1 for all of them.
+    /// One of this many clients, by a hash of their names: 1 for all of them.
     pub one_in: u64,
     /// Events of the clients that were not looked at.
     pub events_left_out: u64,
@@ -118,7 +118,7 @@ pub struct AdvisedLimit {
     /// The full text of the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Why there is none.
+    /// The reason why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// Its units.
@@ -142,7 +142,7 @@ pub struct AdvisedLimit {
     pub bytes_memory: u64,
     /// The same on Redis, about.
     pub bytes_redis: u64,
-    /// Pairs of units and the clients that are ever denied with so many, outliers included.
+    /// Pairs of units and the clients that are ever denied with this many, outliers included.
     pub curve: Vec<(u64, u64)>,
 }
 

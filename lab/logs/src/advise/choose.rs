@@ -19,11 +19,11 @@ use crate::read::Traffic;
 /// The fewest requests of a client whose bursts say something.
 const FEWEST_FOR_BURSTS: u64 = 10;
 
-/// A limit with fewer units is not recommended where another window has more: what the log shows is
-/// then a matter of single requests.
+/// A limit with fewer units is not recommended where another window has more: the log then shows
+/// only single requests.
 const FEWEST_UNITS: u64 = 5;
 
-/// The pass and what it was about.
+/// The pass and its input.
 pub(super) type Seen<'s> = (&'s Sample, &'s Scan, &'s [Period]);
 
 /// The advice.
@@ -200,7 +200,8 @@ fn none_fits(options: &Options) -> Error {
     let strategy = options.strategy.map_or("no strategy", Strategy::name);
     Error::Advice {
         why: format!(
-            "no limit fits: in every window {strategy} has none that keeps to the share; give other \
+            "no limit fits: in every window {strategy} has none that keeps to the share; give \
+             other \
              windows by `--per`, or another `--strategy`"
         ),
     }
@@ -303,8 +304,8 @@ fn reason(
     let others: Vec<&str> = windows.iter().map(|it| it.window.as_str()).collect();
     if others.len() > 1 {
         reason += &format!(
-            "Of the windows {}, {} has the least product of what a client may do at once and for \
-             ever. ",
+            "Of the windows {}, {} has the smallest product of a client's burst and its lasting \
+             rate. ",
             others.join(", "),
             window.window
         );
@@ -353,9 +354,8 @@ fn with_units(row: &AdvisedLimit, window: &WindowAdvice) -> String {
 
 fn cannot_know(traffic: &Traffic, options: &Options, windows: &[WindowAdvice]) -> Vec<String> {
     let mut all = vec![
-        "What clients would ask for under a limit: those who are denied retry, or ask less."
-            .to_owned(),
-        "What was denied or lost before it reached this log.".to_owned(),
+        "The demand under a limit: denied clients retry, or ask less.".to_owned(),
+        "Requests that were denied or lost before they reached this log.".to_owned(),
     ];
     if traffic.summary.whole_seconds {
         all.push(
@@ -371,11 +371,11 @@ fn cannot_know(traffic: &Traffic, options: &Options, windows: &[WindowAdvice]) -
         );
     }
     for window in windows.iter().filter(|window| window.is_longer_than_log) {
-        all.push(format!("What clients do in {}: the log is shorter.", window.window));
+        all.push(format!("The demand in {}: the log is shorter.", window.window));
     }
     if traffic.clients.one_in() > 1 {
         all.push(format!(
-            "What clients outside of the sample do: one of {} was looked at.",
+            "The demand of clients outside of the sample: one of {} was looked at.",
             traffic.clients.one_in()
         ));
     }

@@ -4,7 +4,7 @@ use tollgate::{Limit, Strategy, strategy::Shape};
 
 /// The slot of a subject in memory, just after a table has grown.
 const SLOT: u64 = 85;
-/// The place of what does not fit into a slot, just after its list has grown.
+/// The memory of a state that does not fit into a slot, just after its list has grown.
 const PLACE: u64 = 96;
 /// The bytes of a subject that fit into a slot.
 const IN_SLOT: u64 = 16;
@@ -34,7 +34,7 @@ pub(super) struct Subjects {
 }
 
 impl Subjects {
-    /// The bytes in memory and on Redis when every client, with so many units each in its busiest
+    /// The bytes in memory and on Redis when every client, with this many units each in its busiest
     /// window, still counts at its busiest: at most.
     pub(super) fn bytes(&self, limit: &Limit, busiest: impl Iterator<Item = u64>) -> (u64, u64) {
         let (mut memory, mut redis) = (0_u64, 0_u64);

@@ -1,5 +1,5 @@
-//! Which limit fits a log: what clients do, the limits that would deny few of them, what each
-//! costs, and one recommendation.
+//! Finds a limit that fits a log: the demand of clients, the limits that would deny few of them,
+//! the cost of each, and one recommendation.
 //!
 //! One pass finds what each client asked for in its busiest windows, and the least number of units
 //! with which a limit never denies it, exactly, under each strategy. The recommended limits are
@@ -169,16 +169,16 @@ fn check(traffic: &Traffic, sample: &Sample, options: &Options) -> Result<(), Er
     };
     if sample.len() == 1 && options.by != By::All {
         return why(format!(
-            "all events of the log are of one client by {}: percentiles of one client say nothing \
-             about the others. `--by` names another field, and `--by all` limits all requests \
+            "all events of the log are of one client by {}: percentiles of one client do not \
+             describe the others. `--by` names another field, and `--by all` limits all requests \
              together",
             options.by
         ));
     }
     if last - first < 1_000_000 {
         return why(
-            "all events of the log are within one second: what clients do in a second, a minute or \
-             an hour is not in it. Take a longer part of the log"
+            "all events of the log are within one second: the demand in a second, a minute or an \
+             hour is not in it. Take a longer part of the log"
                 .to_owned(),
         );
     }

@@ -63,7 +63,7 @@ pub(super) fn text(options: &Options, limit: &str, reason: &str, clients: &Clien
     if options.by.fields().contains(&By::Path) {
         comment(
             &mut text,
-            "A path is no subject, since a caller chooses it: your front gives routes.",
+            "A path is not a subject, since a caller chooses it: your front gives routes.",
         );
     }
     text.push_str("version = 1\n\n[[policies]]\n");

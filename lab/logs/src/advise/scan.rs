@@ -1,4 +1,4 @@
-//! The one pass over the events: what each client does, and its least N under each strategy.
+//! The one pass over the events: the demand of each client, and its smallest N under each strategy.
 
 use std::iter::Peekable;
 
@@ -92,7 +92,7 @@ impl Busy {
         self.log
     }
 
-    /// The least number of units that never denies the client; `None` if there is none.
+    /// The smallest number of units that never denies the client; `None` if there is none.
     pub(super) fn least(
         &self,
         strategy: Strategy,
@@ -140,7 +140,7 @@ impl<'a> Counting<'a> {
         Ok(Self { period_us, bucket_us, log: behind()?, buckets: behind()?, busy })
     }
 
-    /// Counts the next event, of the client with this dense number, who asked for `total` before.
+    /// Counts the next event, of the client with this dense number, which asked for `total` before.
     fn count(
         &mut self,
         sample: &Sample,

@@ -1,4 +1,4 @@
-//! The least number of units that denies at most so many requests: found by replaying some.
+//! The least number of units that denies at most this many requests: found by replaying some.
 
 use crate::error::Error;
 

@@ -12,7 +12,7 @@ use crate::read::Traffic;
 /// Events in one call of the engine.
 const BATCH_EVENTS: usize = 8_192;
 
-/// Whom a limit denies.
+/// The clients that a limit denies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Denied {
     pub(super) clients: u64,

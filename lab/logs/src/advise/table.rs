@@ -20,7 +20,7 @@ pub(super) fn bucket_us(period: Period) -> u64 {
     limit.and_then(|limit| limit.quota().precision).map_or(0, Period::as_micros)
 }
 
-/// A limit with so many units.
+/// A limit with this many units.
 pub(super) fn limit_of(
     strategy: Strategy,
     units: u64,
@@ -62,7 +62,7 @@ impl Clients<'_> {
     }
 
     /// The least number of units under this strategy that keeps to the target. For a share of
-    /// requests it is one that surely does: whoever is denied has all of its requests denied.
+    /// requests it is one that surely does: a denied client has all of its requests denied.
     pub(super) fn units(&self, strategy: Strategy, target: Target) -> Option<u64> {
         let ranked = self.ranked(strategy);
         let ordinary = || ranked.iter().filter(|(.., is_outlier)| !is_outlier);
@@ -89,7 +89,7 @@ impl Clients<'_> {
         (units != NEVER).then_some(units.max(1))
     }
 
-    /// Whether each client is ever denied with so many units under this strategy.
+    /// Whether each client is ever denied with this many units under this strategy.
     pub(super) fn are_denied(&self, strategy: Strategy, units: u64) -> Vec<bool> {
         let period_us = self.window.period_us;
         let each = self.window.busy.iter().zip(self.profiles);
@@ -104,7 +104,7 @@ impl Clients<'_> {
         share.of_rounded_down(each.map(|(profile, _)| profile.requests).sum())
     }
 
-    /// The row of this strategy with so many units; with the reason where there is none.
+    /// The row of this strategy with this many units; with the reason where there is none.
     pub(super) fn row(
         &self,
         strategy: Strategy,
@@ -159,7 +159,7 @@ impl Clients<'_> {
     }
 }
 
-/// How many clients are ever denied with so many units: at each number where that changes, or at
+/// How many clients are ever denied with this many units: at each number where that changes, or at
 /// [`CURVE`] of them.
 fn curve(ranked: &[Ranked]) -> Vec<(u64, u64)> {
     let mut points: Vec<(u64, u64)> = Vec::new();

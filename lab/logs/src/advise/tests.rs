@@ -92,7 +92,7 @@ fn the_recommendation_is_the_truth_of_a_known_log() {
     }
 }
 
-/// Every row of the chosen window is what the engine says, and one unit less denies more than may
+/// Every row of the chosen window agrees with the engine, and one unit less denies more than may
 /// be.
 #[test]
 fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {

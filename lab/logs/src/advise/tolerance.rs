@@ -38,7 +38,7 @@ impl Tolerance {
         self.ppm
     }
 
-    /// The share of `count`, rounded down: so many may be denied.
+    /// The share of `count`, rounded down: this many may be denied.
     #[must_use]
     pub fn of_rounded_down(self, count: u64) -> u64 {
         let part = u128::from(count) * u128::from(self.ppm) / u128::from(WHOLE);

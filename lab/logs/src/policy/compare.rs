@@ -1,4 +1,4 @@
-//! Who is decided otherwise under new policies.
+//! The clients with other decisions under new policies.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -92,7 +92,7 @@ pub struct Example {
     pub client: String,
 }
 
-/// A request that changes, for whoever writes them all.
+/// A request that changes, for writers of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changed<'a> {

@@ -1,5 +1,5 @@
-//! Policy files over a log: what one would have done, and who would be decided otherwise under
-//! another.
+//! Policy files over a log: the decisions of one, and the requests that another would decide
+//! otherwise.
 //!
 //! A request of the log becomes the fields that the policies read. Every request is then decided by
 //! a [`tollgate_policy::Gate`], as the service does it, with a store whose clock is set to the time

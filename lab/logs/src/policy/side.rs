@@ -41,8 +41,8 @@ impl Side {
         self.decide_naming(at_us, request, true)
     }
 
-    /// Decides the next requests, and forgets some of what no longer counts. Only denials have
-    /// their policy: a look-up less for most requests.
+    /// Decides the next requests, and forgets some of the states that no longer count. Only denials
+    /// have their policy: a look-up less for most requests.
     pub(super) fn decide_batch(
         &self,
         requests: &Requests,
@@ -87,7 +87,7 @@ impl Side {
         self.names.get(policy?).map(String::as_str)
     }
 
-    /// Forgets some of what no longer counts.
+    /// Forgets some of the states that no longer count.
     pub(super) fn sweep(&self) {
         self.gate.store().sweep_some();
     }

@@ -213,7 +213,7 @@ fn limits_count_by_the_field_of_the_command_at_its_costs() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A replay is what limiters say that are asked by hand; a diff is two replays, line by line.
+    /// A replay agrees with limiters that are asked by hand; a diff is two replays, line by line.
     #[test]
     fn a_diff_is_two_replays_and_a_replay_is_the_engine(
         lines in proptest::collection::vec(

@@ -59,7 +59,7 @@ pub struct Case {
 pub struct Refused {
     /// The strategy.
     pub strategy: Strategy,
-    /// Why, and what it would support.
+    /// The reason, and the support that it has.
     pub why: ParseError,
 }
 

@@ -1,5 +1,5 @@
-//! Rules of envoyproxy/ratelimit, and limits of limitador: a mistake has a place and a remedy, what
-//! is read can be asked, and what is imported is a policy file.
+//! Rules of envoyproxy/ratelimit, and limits of limitador: a mistake has a place and a remedy, a
+//! rule that was read can be asked, and an import is a policy file.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ pub(crate) fn rules(data: &[u8]) {
     }
 }
 
-/// Each problem says what, where and what would be right.
+/// Each problem has a text, a place and a remedy.
 fn placed(problems: &Problems) {
     for problem in problems.iter() {
         assert!(!problem.what().is_empty() && !problem.remedy().is_empty());

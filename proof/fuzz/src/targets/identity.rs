@@ -1,4 +1,4 @@
-//! Who a request says it is from, and for which path: one reading, whatever else was written.
+//! The client that a request claims to be, and its path: one reading, whatever else was written.
 
 use std::net::IpAddr;
 
@@ -51,7 +51,7 @@ pub(crate) fn headers(data: &[u8]) {
     keys(&headers);
 }
 
-/// An address has one form, and what it counts as is its network.
+/// An address has one form, and its subject is its network.
 fn is_one_reading(way: &ClientAddress, peer: IpAddr, headers: &HeaderMap) {
     let client = way.client(peer, headers);
     let address = client.address();

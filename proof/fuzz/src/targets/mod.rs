@@ -11,7 +11,7 @@ pub(crate) mod reply;
 pub(crate) mod resp;
 pub(crate) mod snapshot;
 
-/// One line of an access log: what is an event has a client and a time that a store takes.
+/// One line of an access log: an event has a client and a time that a store takes.
 pub(crate) fn log_line(line: &[u8]) {
     tollgate_logs::fuzz_line(line);
 }

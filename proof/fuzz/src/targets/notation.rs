@@ -1,4 +1,4 @@
-//! Limits, durations and subjects as people write them: what is read has a form that reads back.
+//! Limits, durations and subjects as people write them: a parsed one has a form that reads back.
 
 use tollgate::{Limit, LimitSet, MAX_PERIOD_US, ParseError, Period, Strategy, Subject};
 

@@ -1,4 +1,5 @@
-//! Policy files: what is read is what a program could have said, and the same in both formats.
+//! Policy files: a parsed file is one that a program could have built, and the same in both
+//! formats.
 
 use tollgate_policy::{Field, Fields, Format, MAX_PROBLEMS, Policies, Problems};
 

@@ -1,4 +1,4 @@
-//! Receipts as text: what is read is written the same.
+//! Receipts as text: a parsed one is written the same.
 
 use tollgate::Receipt;
 

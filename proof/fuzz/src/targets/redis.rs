@@ -14,7 +14,7 @@ const SETS: [&str; 5] = [
     "x: 7/m via gcra, y: 5/10s via sliding_log",
 ];
 
-/// A state and the rows of a log: read or refused, and what is read can be worked on.
+/// A state and the rows of a log: read or refused, and a parsed one can be worked on.
 ///
 /// The first byte picks the limits, the next eight are the time. Then come pieces, each after a
 /// byte with its length: the state, and the rows.

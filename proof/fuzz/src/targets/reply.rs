@@ -25,7 +25,7 @@ const SETS: [&str; 2] = ["x: 10/s via gcra", "x: 7/m via gcra, y: 5/10s via slid
 /// The separator of replies.
 const BETWEEN: &[u8] = b"---";
 
-/// Replies to each question that there is: answered or refused, and what is answered holds.
+/// Replies to each possible question: answered or refused, and an answer has its properties.
 ///
 /// The first byte picks the question and its limits, the rest are replies: `<nonce>` in one is the
 /// number of the question, `<packed>` the same in eight bytes, `<sha>` the name of its script.
@@ -171,11 +171,11 @@ impl Rig {
     }
 }
 
-/// A server that greets, answers so many questions, and hangs up on all that come after.
+/// A server that greets, answers this many questions, and hangs up on all that come after.
 async fn serve(listener: Arc<UnixListener>, replies: VecDeque<Vec<u8>>) {
     let replies = Arc::new(Mutex::new(replies));
     while let Ok((stream, _)) = listener.accept().await {
-        // Whoever asks sees what became of it.
+        // The caller sees the outcome.
         tokio::spawn(converse(stream, Arc::clone(&replies)));
     }
 }
@@ -192,7 +192,8 @@ async fn converse(stream: UnixStream, replies: Arc<Mutex<VecDeque<Vec<u8>>>>) ->
         let Some(reply) = reply else { break };
         let reply = filled(&reply, &words);
         stream.write_all(&reply).await?;
-        // Whoever got half of one, or news that nobody asked for, waits for more and asks nothing.
+        // A client with half of a reply, or news that nobody asked for, waits for more and asks
+        // nothing.
         let is_answer = match redis::parse_redis_value(&reply) {
             Ok(redis::Value::Push { .. }) | Err(_) => false,
             Ok(_) => true,
@@ -225,7 +226,7 @@ async fn command(stream: &mut BufReader<UnixStream>) -> io::Result<Option<Vec<Ve
     Ok(Some(words))
 }
 
-/// A reply with what only the question tells.
+/// A reply with the parts that only the question has.
 fn filled(reply: &[u8], words: &[Vec<u8>]) -> Vec<u8> {
     let sha = words.get(1).map_or(&[][..], Vec::as_slice);
     let keys = words.get(2).and_then(|word| std::str::from_utf8(word).ok()?.parse::<usize>().ok());

@@ -1,5 +1,5 @@
 //! The bytes that a client of the Redis protocol may send, over a socket to a real service. The
-//! crate resp-rs says what is a command, and what is a reply.
+//! crate resp-rs defines the commands and the replies.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn is_quit(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"QUIT")
 }
 
-/// The replies of a new service to what a client sends in these parts.
+/// The replies of a new service to a client's bytes in these parts.
 fn replies_to(parts: &[&[u8]]) -> Vec<resp3::Frame> {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let said = runtime.block_on(async {

@@ -1,4 +1,5 @@
-//! Bans (definitions, section 12): what they count, how long they last, what forgives them.
+//! Bans (definitions, section 12): the denials that they count, how long they last, and how they
+//! are forgiven.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use core::time::Duration;
@@ -10,7 +11,7 @@ use super::world::{START_US, World, block_on, fields, oracle_of, rule_of, set, s
 use crate::Random;
 use crate::oracle::{BanOracle, BanRule, Fields};
 
-/// Each with the limits of which a change is made.
+/// Each with the limits that it is changed from.
 const LIMITS: [(&str, &str); 9] = [
     ("2/1s via gcra, ban 3s after 3 denials in 2s", "2/1s via gcra, ban 2s after 2 denials in 2s"),
     (

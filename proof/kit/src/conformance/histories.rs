@@ -71,7 +71,7 @@ impl Seen {
     }
 }
 
-/// A charge, with what is left to give back of it.
+/// A charge, with the units that are left to give back.
 struct Charged {
     receipt: Receipt,
     left: u64,

@@ -1,4 +1,4 @@
-//! Holds (definitions, section 11): what is reserved, acquired, committed and released.
+//! Holds (definitions, section 11): reserved, acquired, committed and released.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use core::time::Duration;
@@ -259,7 +259,7 @@ pub(super) fn a_wait_is_marked_where_settling_holds_would_shorten_it<M: StoreMak
     let waits = |decision: &tollgate::Decision<'_>| {
         (decision.retry_after().map(|wait| wait.as_secs()), decision.is_until_hold())
     };
-    // The limits, what is held and charged before, what is asked then, and the wait of that.
+    // The limits, the units held and charged before, the question then, and its wait.
     for (limits, held, charged, asked, wait) in [
         ("10/m via fixed_window", 1, 9, 5, (Some(27), false)),
         ("10/m via fixed_window", 5, 0, 6, (Some(20), true)),
@@ -428,7 +428,7 @@ pub(super) fn a_peek_of_a_hold_foretells_it<M: StoreMaker>(maker: &M) {
     assert!(refused(partial, true).contains("peek without `partial`"));
 }
 
-/// Also on a count of which nothing is known yet, since another count denies.
+/// Also on a count that is still unknown, since another count denies.
 pub(super) fn a_place_in_line_is_kept_on_every_count<M: StoreMaker>(maker: &M) {
     let world = World::new(maker, "1 at once hold 20s", START_US);
     let named = |id: &str, ask: Ask<'static>| {

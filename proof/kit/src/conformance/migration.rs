@@ -1,4 +1,4 @@
-//! Cases: what becomes of a count when the numbers of its limit change (definitions, section 6).
+//! Cases: the effect on a count when the numbers of its limit change (definitions, section 6).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use tollgate::{Ask, Carried, LimitSet};
@@ -8,8 +8,8 @@ use super::world::{World, set};
 
 const NOW_US: u64 = 100_000_000;
 
-/// A limit, what is charged at [`NOW_US`], how much later its numbers change to which, and the
-/// check of cost 1 that follows: (remaining after it, or None where it is denied).
+/// A limit, the charge at [`NOW_US`], how much later its numbers change to which, and the check of
+/// cost 1 that follows: (remaining after it, or None where it is denied).
 struct Change {
     was: &'static str,
     charge: u64,
@@ -44,7 +44,7 @@ const CHANGES: [Change; 30] = [
     change("x: 1/10s via uniform", 1, 0, "x: 1/20s via uniform", None),
     change("x: 10/10s via token_bucket", 4, 0, "x: 20/10s via token_bucket", Some(15)),
     change("x: 10/10s burst 8 via token_bucket", 8, 0, "x: 10/10s burst 4 via token_bucket", None),
-    // interval refill: what is missing
+    // interval refill: the missing units
     change(
         "x: 10/10s refill interval via token_bucket",
         4,
@@ -98,7 +98,7 @@ const CHANGES: [Change; 30] = [
     change("x: 5/10s via sliding_log", 3, 5 * S, "x: 2/10s via sliding_log", None),
     change("x: 5/10s via sliding_log", 3, 5 * S, "x: 5/4s via sliding_log", Some(4)),
     change("x: 5/10s via sliding_log", 3, 5 * S, "x: 5/20s via sliding_log", Some(1)),
-    // sliding window: every bucket, or what is used
+    // sliding window: every bucket, or the used units
     change("x: 6/10s via sliding_window", 3, S, "x: 9/10s via sliding_window", Some(5)),
     change("x: 6/10s via sliding_window", 3, S, "x: 2/10s via sliding_window", None),
     change(
@@ -207,7 +207,7 @@ const MOVES: [(&str, &str); 5] = [
     ("x: 5/1h via sliding_log", "x: 5/10s via sliding_log"),
 ];
 
-/// The wait that a denial under new numbers tells is enough: what was carried over is kept.
+/// The wait of a denial under new numbers is enough: the carried-over units are kept.
 pub(super) fn a_denial_after_a_change_keeps_what_was_carried<M: StoreMaker>(maker: &M) {
     for (was, is) in MOVES {
         let world = World::new(maker, was, NOW_US);

@@ -55,13 +55,13 @@ pub trait StoreMaker {
     /// Histories call it now and then; without it they see what a store drops by itself.
     fn forget(&self, _store: &Self::Store) {}
 
-    /// Of so many random histories of a case one is run: 1 for all of them.
+    /// Of this many random histories of a case one is run: 1 for all of them.
     fn one_of(&self) -> u64 {
         1
     }
 }
 
-/// The numbers of the histories that a maker runs of so many.
+/// The numbers of the histories that a maker runs of this many.
 fn some<M: StoreMaker>(maker: &M, histories: u64) -> impl Iterator<Item = u64> {
     let one_of = maker.one_of().max(1);
     (0..histories).filter(move |number| number % one_of == 0)
@@ -112,8 +112,8 @@ pub struct Fewer<M> {
     one_of: u64,
 }
 
-/// A maker that runs one of so many random histories of a case, and each other case as it is. For a
-/// store over a network that differs from another, which runs them all, in how it is reached.
+/// A maker that runs one of this many random histories of a case, and each other case as it is. For
+/// a store over a network that differs from another, which runs them all, in how it is reached.
 pub const fn fewer<M: StoreMaker>(maker: M, one_of: u64) -> Fewer<M> {
     Fewer { maker, one_of }
 }
@@ -134,7 +134,7 @@ impl<M: StoreMaker> StoreMaker for Fewer<M> {
     }
 }
 
-/// One promise: its name, and what panics when it is broken.
+/// One promise: its name, and the function that panics when it is broken.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 pub struct Case<M> {

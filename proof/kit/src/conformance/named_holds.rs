@@ -153,7 +153,7 @@ pub(super) fn a_named_hold_is_settled_by_its_name<M: StoreMaker>(maker: &M) {
     assert_eq!((settled.actual, left(&world)), (7, vec![91, 3]));
     let again = block_on(world.limiter.commit(&by_name(&world, 2), 7)).unwrap();
     assert_eq!((again.already, again.actual, left(&world)), (true, 7, vec![91, 3]));
-    // Nobody was charged for what never was.
+    // Nobody was charged for a hold that never was.
     assert!(matches!(
         block_on(world.limiter.commit(&by_name(&world, 3), 7)),
         Err(Error::NotOpen(_))
@@ -212,7 +212,7 @@ pub(super) fn an_answer_that_reached_nobody_is_given_back_unless_it_came_again<M
     let lost = second.undelivered();
     assert!(block_on(world.limiter.release(&lost)).unwrap());
     assert_eq!(left(&world), [2]);
-    // It was as if nobody had asked: whoever asks again is answered.
+    // It was as if nobody had asked: a caller that asks again is answered.
     let anew = held(acquire(&world, 1));
     assert_eq!((anew.answer, left(&world)), (1, vec![1]));
     assert!(!block_on(world.limiter.release(&lost)).unwrap() || left(&world) == [2]);

@@ -1,4 +1,4 @@
-//! Cases: what is posted is read until its end, by everybody who uses the store.
+//! Cases: every user of the store reads a posted notice until its end.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use core::time::Duration;

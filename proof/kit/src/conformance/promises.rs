@@ -97,7 +97,7 @@ pub(super) fn retry_after_is_exact_both_ways<M: StoreMaker>(maker: &M) {
     }
 }
 
-/// A cost of what remains is admitted, one more is not, and after it nothing remains.
+/// A cost of the remaining units is admitted, one more is not, and after it nothing remains.
 pub(super) fn remaining_is_exact<M: StoreMaker>(maker: &M) {
     for (seed, limit) in (0_u64..).zip(SMALL) {
         let world = World::new(maker, limit, NOW_US);
@@ -142,8 +142,8 @@ pub(super) fn a_refund_happens_once<M: StoreMaker>(maker: &M) {
     assert_eq!((world.peek("ann").remaining(), world.peek("bob").remaining()), (5, 5));
 }
 
-/// Parts of a charge give back together what it cost, and no more; what came back by itself came
-/// back of the units that are refunded last.
+/// Parts of a charge give back together its cost, and no more; units that came back by themselves
+/// are those that are refunded last.
 pub(super) fn a_refund_in_parts_never_gives_more_than_the_charge<M: StoreMaker>(maker: &M) {
     for (limit, later_us, rest) in [
         ("10/10s via gcra", 2_000_000, 4),
@@ -160,7 +160,7 @@ pub(super) fn a_refund_in_parts_never_gives_more_than_the_charge<M: StoreMaker>(
         assert_eq!((first.already, &first.given[..], first.left), (false, &[3][..], 6), "{limit}");
         assert_eq!(world.peek("ann").remaining(), 4, "{limit}");
         world.at(NOW_US + later_us);
-        // More than is left: what is left.
+        // More than is left: the rest.
         let second = world.refund_part(&receipt, 8);
         assert_eq!((second.already, second.left), (false, 0), "{limit}");
         assert_eq!(second.given, [rest], "{limit}");

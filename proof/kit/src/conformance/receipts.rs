@@ -1,4 +1,4 @@
-//! Cases: a receipt counts once, whatever becomes of its limit's numbers (definitions, section 4).
+//! Cases: a receipt counts once, even when its limit's numbers change (definitions, section 4).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use core::time::Duration;
@@ -24,7 +24,7 @@ const SLOWED: [[&str; 2]; 6] = [
 ];
 
 /// A charge that was given back, or forgotten by a reset, under a short limit is not given back
-/// again under a long one, when whoever had to remember it may have forgotten.
+/// again under a long one, when the one that had to remember it may have forgotten.
 pub(super) fn a_receipt_counts_once_after_its_limit_was_slowed<M: StoreMaker>(maker: &M) {
     for [was, is] in SLOWED {
         for by_reset in [false, true] {
@@ -266,7 +266,7 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 3], seed: u64) -> (
             6..12 if !charged.is_empty() => {
                 let pick = usize::try_from(random.below(charged.len() as u64)).unwrap();
                 let Charged { receipt, left, forgotten, under: was } = &mut charged[pick];
-                // Written under these numbers from here: what a look sees is what is held.
+                // Written under these numbers from here: a look sees the real state.
                 let _ = world.check(ask());
                 let before = world.peek(ask()).remaining();
                 let asked = 1 + random.below(receipt.cost);

@@ -37,7 +37,7 @@ fn ask<'a>(subject: &'a str, id: &'a str, for_us: u64) -> Ask<'a> {
 }
 
 /// The answer, and whether it was a repeated one.
-fn said<M: StoreMaker>(world: &World<M::Store>, ask: Ask<'_>) -> (Said, bool) {
+fn answer_of<M: StoreMaker>(world: &World<M::Store>, ask: Ask<'_>) -> (Said, bool) {
     let limits = ask.parts().filter_map(|(_, limits)| limits).map(|set| set.limits().len());
     let limits = limits.sum::<usize>().max(world.limiter.limits().limits().len());
     let decision = world.check(ask);
@@ -61,12 +61,16 @@ pub(super) fn a_repeated_request_is_charged_once<M: StoreMaker>(maker: &M) {
         let world = World::new(maker, limits, NOW_US);
         let all = world.limiter.limits().clone();
         let again = || ask("ann", "a", 30 * S).cost(3).under(&all);
-        let (first, is_repeated) = said::<M>(&world, again());
+        let (first, is_repeated) = answer_of::<M>(&world, again());
         assert!(!is_repeated && first.granted == 3, "{limits}: {first:?}");
         let left = world.peek("ann").remaining();
         for second in [0, 1, 10, 29] {
             world.at(NOW_US + second * S);
-            assert_eq!(said::<M>(&world, again()), (first.clone(), true), "{limits}, {second} s");
+            assert_eq!(
+                answer_of::<M>(&world, again()),
+                (first.clone(), true),
+                "{limits}, {second} s"
+            );
             assert!(world.check(Ask::new("bob").under(&all)).is_allowed(), "{limits}");
         }
         assert!(world.peek("ann").remaining() >= left, "{limits}");
@@ -78,7 +82,7 @@ pub(super) fn a_repeated_request_is_charged_once<M: StoreMaker>(maker: &M) {
         assert!(!world.peek(again()).is_repeated(), "{limits}");
         let receipt = first.receipt.unwrap();
         assert_eq!(world.refund(&receipt).left, 0, "{limits}");
-        let (_, is_repeated) = said::<M>(&world, again());
+        let (_, is_repeated) = answer_of::<M>(&world, again());
         assert!(is_repeated && world.refund(&receipt).already, "{limits}");
         // A reset forgets the ids of the count.
         let _ = world.reset(Ask::new("ann").under(&all));
@@ -92,13 +96,13 @@ pub(super) fn a_denial_is_not_remembered<M: StoreMaker>(maker: &M) {
     assert!(world.check("ann").is_allowed());
     for second in [0, 9] {
         world.at(NOW_US + second * S);
-        let (denial, is_repeated) = said::<M>(&world, ask("ann", "a", 30 * S));
+        let (denial, is_repeated) = answer_of::<M>(&world, ask("ann", "a", 30 * S));
         assert_eq!((denial.granted, is_repeated), (0, false));
     }
     world.at(NOW_US + 10 * S);
-    let (admitted, is_repeated) = said::<M>(&world, ask("ann", "a", 30 * S));
+    let (admitted, is_repeated) = answer_of::<M>(&world, ask("ann", "a", 30 * S));
     assert_eq!((admitted.granted, is_repeated), (1, false));
-    assert_eq!(said::<M>(&world, ask("ann", "a", 30 * S)), (admitted, true));
+    assert_eq!(answer_of::<M>(&world, ask("ann", "a", 30 * S)), (admitted, true));
 }
 
 /// An id that is used for another question is an error, which charges nothing.
@@ -143,10 +147,14 @@ pub(super) fn an_id_for_all_requests_is_charged<M: StoreMaker>(maker: &M) {
     ] {
         let world = World::new(maker, limits, NOW_US);
         let asked = || ask("ann", "a constant", 30 * S);
-        let (first, _) = said::<M>(&world, asked());
+        let (first, _) = answer_of::<M>(&world, asked());
         for number in 1..=MAX_REPEATS {
             world.at(NOW_US + number * S);
-            assert_eq!(said::<M>(&world, asked()), (first.clone(), true), "{limits}, {number}");
+            assert_eq!(
+                answer_of::<M>(&world, asked()),
+                (first.clone(), true),
+                "{limits}, {number}"
+            );
         }
         // Each is a separate event, with a separate receipt.
         for remaining in [1, 0] {
@@ -192,7 +200,7 @@ pub(super) fn requests_equal_a_map_of_answers<M: StoreMaker>(maker: &M) {
             let (subject, id) = (random.below(2), random.below(if is_crowded { 2 } else { 12 }));
             let for_us = 1_000 * (1 + random.below(20_000));
             let (name, text) = (format!("user:{subject}"), format!("request {id}"));
-            let (answer, is_repeated) = said::<M>(&world, ask(&name, &text, for_us));
+            let (answer, is_repeated) = answer_of::<M>(&world, ask(&name, &text, for_us));
             let known = map.get_mut(&(subject, id)).filter(|known| known.until_us > now_us);
             match known {
                 Some(known) if known.repeats < MAX_REPEATS => {

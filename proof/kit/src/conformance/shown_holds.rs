@@ -33,7 +33,7 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
             "{limits}: the first to end is first"
         );
         assert_eq!(first.end_us, open[43].end.as_micros());
-        // One that nobody has any more is given back by what is shown.
+        // The shown text gives back a hold that nobody has any more.
         let count = (tollgate::Subject::literal("job").unwrap(), set(limits));
         let end = tollgate::Time::from_micros(first.end_us);
         let stuck = Hold::new(first.id, 0, first.cost, end, [count]);

@@ -1,4 +1,4 @@
-//! A store under test with its clock, and what the cases need around it.
+//! A store under test with its clock, and helpers for the cases.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use std::future::Future;
@@ -77,7 +77,7 @@ pub fn rule_of(limit: &Limit) -> Option<Rule> {
 /// The oracle of a limit, with its debt.
 pub(super) fn oracle_of(limit: &Limit) -> Oracle {
     let oracle = Oracle::new(rule_of(limit).expect("a rule")).expect("a rule that is accepted");
-    oracle.owing(limit.debt()).expect("a debt that is accepted")
+    oracle.with_debt(limit.debt()).expect("a debt that is accepted")
 }
 
 /// A fresh store on a separate clock.

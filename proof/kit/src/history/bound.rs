@@ -18,7 +18,7 @@ pub(super) struct Admitted<'p, 'h> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Bounded {
     Held,
-    /// Ids of the calls of one interval, and what they exceed.
+    /// Ids of the calls of one interval, and the bound that they exceed.
     Broken(Vec<u64>, String),
     Unknown(String),
 }
@@ -85,9 +85,9 @@ pub(super) fn capacity(rule: Rule) -> i128 {
 
 /// How much more the faults allow to an interval of points.
 struct Credit {
-    /// For each point, what begins at or before it.
+    /// For each point, the units that begin at or before it.
     begun: Vec<i128>,
-    /// For each point, what was over before it.
+    /// For each point, the units that were over before it.
     over: Vec<i128>,
 }
 
@@ -149,12 +149,12 @@ pub(super) fn check(admitted: &[Admitted<'_, '_>], plan: &Plan<'_>, trusted: boo
     verdict
 }
 
-/// More time than any bound looks at: what came before counts no more.
+/// More time than any bound looks at: earlier units count no more.
 const UNBOUNDED_US: i128 = 1 << 60;
 
 /// How much time has passed at most for the store from one call to another. Across one clock step
-/// it is what the store's clock says, or the recorder's if that is more: a step back takes no time
-/// away. Across several steps nobody knows: the clock may have been ahead in between.
+/// it is the store's clock, or the recorder's if that is more: a step back takes no time away.
+/// Across several steps nobody knows: the clock may have been ahead in between.
 fn passed_us(before: &Planned<'_>, after: &Planned<'_>) -> i128 {
     let by_store = || after.call.decided_us?.checked_sub(before.call.decided_us?);
     let by_recorder = after.returned_us().saturating_sub(before.call.invoked_us);
@@ -267,8 +267,8 @@ impl Starts {
     }
 }
 
-/// Every interval that ends at a point and begins where `begins` says or later: what is in it,
-/// less what the faults allow to it, is at most `most`.
+/// Every interval that ends at a point and begins at `begins` or later: its units, less those that
+/// the faults allow to it, are at most `most`.
 fn sums(
     points: &[Point],
     credit: &Credit,

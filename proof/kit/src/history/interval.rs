@@ -5,7 +5,7 @@ use crate::oracle::Rule;
 use super::bound::{Admitted, Bounded, Most, bounds_of, capacity};
 use super::record::Fault;
 
-/// The most calls of one count of which every interval is looked at.
+/// The maximum number of calls of one count for which every interval is checked.
 const MOST_CALLS: usize = 2_000;
 
 /// The certain maximum that an interval of `length` admits: `length` is the difference of its two

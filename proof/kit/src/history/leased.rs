@@ -21,7 +21,7 @@ struct Allowed {
     id: u64,
 }
 
-/// A limit with its lease, on so many nodes. A continuing count with other numbers starts again:
+/// A limit with its lease, on this many nodes. A continuing count with other numbers starts again:
 /// carrying over only lowers the admitted units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LeasedLimit<'h> {

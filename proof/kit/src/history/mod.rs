@@ -23,9 +23,10 @@
 //!    contradicts real time (a call that returned before another began has the later time) breaks
 //!    [`Promise::Order`], unless a [`FaultKind::ClockStep`] lies between the two.
 //! 2. **Calls of one microsecond** come in the order of real time. Where that is free, they come by
-//!    what remained before each. If that order is illegal, every order of up to seven is tried.
+//!    the units that remained before each. If that order is illegal, every order of up to seven is
+//!    tried.
 //! 3. **Without the store's time** every order is searched that real time allows, and every time
-//!    between the instants of a call. The recorder's clock stands for the store's then.
+//!    between the instants of a call. The recorder's clock replaces the store's then.
 //!
 //! # Calls without an answer
 //!
@@ -37,7 +38,8 @@
 //! # Leases
 //!
 //! Of a count whose limits have a lease only the bound is checked: by the instants of the calls, in
-//! intervals of many lengths. Nodes answer from what they hold, so no answer shows what remains.
+//! intervals of many lengths. Nodes answer from their leases, so no answer shows the remaining
+//! units.
 //!
 //! # Holds
 //!
@@ -48,7 +50,7 @@
 //! # What is not decided
 //!
 //! - A trailing denial: no later answer shows that it was free. `checked of places` counts these.
-//! - A group of which a call was under way while the clock was set, or a charge was uncertain.
+//! - A group with a call in flight while the clock was set, or with an uncertain charge.
 //! - `fixed_window anchor first-hit` with a charge that is uncertain: a window that opens earlier
 //!   also ends earlier, so there is no minimum and no maximum use.
 //! - Without the store's time: more than 24 calls that overlap, a fault that loses state, or an
@@ -193,7 +195,7 @@ impl<'p, 'h> Group<'p, 'h> {
         }
     }
 
-    /// Searches for an order. The recorder's clock stands for the store's.
+    /// Searches for an order. The recorder's clock replaces the store's.
     fn by_search(&self, report: &mut Report) -> bool {
         let found = |mistake| search::search(self.plan, &self.calls, self.bounds, mistake);
         let decisions: Vec<&&Planned<'_>> =
@@ -304,7 +306,7 @@ impl<'p, 'h> Group<'p, 'h> {
         }
     }
 
-    /// Reports what was found about a count of so many allowed calls.
+    /// Reports the finding about a count with this many allowed calls.
     fn bounded(&self, report: &mut Report, found: Bounded, calls: usize) {
         let places = u64::try_from(calls).unwrap_or(u64::MAX);
         let checked = if matches!(found, Bounded::Unknown(_)) { 0 } else { places };

@@ -138,7 +138,7 @@ impl<'h> Plan<'h> {
             let Some(planned) = self.calls.get_mut(position) else { continue };
             let after = charged_us.is_some_and(|charged| charged < planned.call.invoked_us);
             match planned.call.outcome {
-                // All of them together charge once: the first stands for them.
+                // All of them together charge once: the first represents them.
                 CallOutcome::Unknown if unanswered && !again || after => {
                     planned.role = Role::Repeat;
                 }
@@ -224,8 +224,8 @@ fn root(parents: &mut [usize], mut track: usize) -> usize {
     }
 }
 
-/// The decisions of a group in the order of the store's time. `Err` names two calls of which one
-/// returned before the other began, and yet has the later time.
+/// The decisions of a group in the order of the store's time. `Err` names two calls: one returned
+/// before the other began, and yet has the later time.
 pub(super) fn by_store_time<'p, 'h>(
     calls: Vec<&'p Planned<'h>>,
 ) -> Result<Vec<Vec<&'p Planned<'h>>>, [u64; 2]> {
@@ -274,8 +274,8 @@ fn earlier_return<'a, 'h>(
 /// The most calls of one microsecond that are put in order by comparing each with each.
 const MOST_COMPARED: usize = 256;
 
-/// Calls of one microsecond: in the order of real time, and where that is free by what remained
-/// before each. A denial comes before an allowed call that found the same.
+/// Calls of one microsecond: in the order of real time, and where that is free by the units that
+/// remained before each. A denial comes before an allowed call that found the same.
 fn arrange<'p, 'h>(mut tie: Vec<&'p Planned<'h>>) -> Vec<&'p Planned<'h>> {
     tie.sort_by_key(|planned| {
         let call = planned.call;

@@ -12,7 +12,7 @@ pub(super) struct Queued {
     pub(super) reason: String,
     /// Ids of the calls that show it.
     pub(super) calls: Vec<u64>,
-    /// Jobs of which everything was decided, and all.
+    /// Jobs with everything decided, and all.
     pub(super) checked: u64,
     pub(super) places: u64,
 }
@@ -163,8 +163,7 @@ fn refused(stories: &BTreeMap<&str, Story<'_>>) -> Option<Queued> {
     })
 }
 
-/// Of two jobs of which one was accepted before the other was offered, the first is delivered
-/// first.
+/// Of two jobs, when one was accepted before the other was offered, it is delivered first.
 fn first_in_first_out(stories: &BTreeMap<&str, Story<'_>>) -> Option<Queued> {
     let accepted = || stories.values().filter_map(|story| Some((story, story.accepted?)));
     let mut by_return: Vec<_> = accepted().collect();

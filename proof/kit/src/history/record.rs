@@ -24,7 +24,7 @@ pub struct History {
 pub struct Call {
     /// A number that no other call of the history has.
     pub id: u64,
-    /// Who called: a client or a process.
+    /// The caller: a client or a process.
     pub client: String,
     /// When the call began, in microseconds.
     pub invoked_us: u64,
@@ -96,7 +96,7 @@ impl CallOutcome {
     }
 }
 
-/// Something that went wrong, with what it may have cost.
+/// A fault, with its possible cost.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {

@@ -50,7 +50,7 @@ pub(super) struct Replayed {
     pub(super) twice: Tally,
 }
 
-/// The largest number of calls of one microsecond of which every order is tried.
+/// The maximum number of calls of one microsecond for which every order is tried.
 const MOST_PERMUTED: usize = 7;
 
 /// How many answers after the first wrong one a mistake must explain before it is named.
@@ -270,7 +270,8 @@ impl<'p, 'h> Replay<'p, 'h> {
         planned.asked.iter().map(|asked| self.tracks.get(&asked.track).map(judge)).collect()
     }
 
-    /// Whether the answer is outside of the definitions, on which side, and what they give.
+    /// Whether the answer is outside of the definitions, on which side, and the answer by the
+    /// definitions.
     fn compare(
         &self,
         planned: &Planned<'_>,
@@ -318,7 +319,8 @@ impl<'p, 'h> Replay<'p, 'h> {
     }
 
     /// Which promise explains that less was given: the only kind of doubted charge that fits. Where
-    /// something came back since, or what is missing was not told, a charge explains nothing.
+    /// something came back since, or the missing units were not reported, a charge explains
+    /// nothing.
     fn blame(&self, planned: &Planned<'_>, now_us: u64, view: &View<'_>) -> Vec<Promise> {
         let tracks = || planned.asked.iter().filter_map(|asked| self.tracks.get(&asked.track));
         if !tracks().all(|track| track.is_steady(now_us)) {

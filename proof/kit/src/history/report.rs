@@ -8,7 +8,8 @@ use super::record::History;
 #[allow(clippy::exhaustive_enums, reason = "a report has each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Promise {
-    /// P1: no interval has more admitted than the strategy's bound, with what the faults allow.
+    /// P1: no interval has more admitted than the strategy's bound, and the excess that the faults
+    /// allow.
     Bound,
     /// P3: a denied call charges nothing.
     DenialsFree,
@@ -18,7 +19,7 @@ pub enum Promise {
     Exact,
     /// P8: a call is charged at most once, and so are all calls of one request id.
     ChargedOnce,
-    /// The store's time follows real time: what returned before another call began came first.
+    /// The store's time follows real time: a call that returned before another began came first.
     Order,
     /// P14: a queue never exceeds its bound, is first in first out, and loses no accepted job.
     Queue,

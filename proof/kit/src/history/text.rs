@@ -158,7 +158,7 @@ impl Pairs {
         let mut rest = text.trim_start();
         while !rest.is_empty() {
             let (key, after) =
-                rest.split_once('=').ok_or_else(|| format!("`{rest}` is no key=value"))?;
+                rest.split_once('=').ok_or_else(|| format!("`{rest}` is not a key=value"))?;
             let (value, after) = value(after)?;
             pairs.push((key.to_owned(), value));
             rest = after.trim_start();
@@ -181,7 +181,7 @@ impl Pairs {
 
     pub(super) fn optional(&mut self, key: &str) -> Result<Option<u64>, String> {
         let Some(text) = self.take(key) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| format!("{key}={text} is no whole number"))
+        text.parse().map(Some).map_err(|_| format!("{key}={text} is not a whole number"))
     }
 
     fn done(self) -> Result<(), String> {
@@ -192,7 +192,7 @@ impl Pairs {
     }
 }
 
-/// A value at the start of a text, and what follows it.
+/// A value at the start of a text, and the rest.
 fn value(text: &str) -> Result<(String, &str), String> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());
@@ -238,7 +238,7 @@ impl Reader {
                 self.history.holds.push(call);
             }
             "fault" => self.history.faults.push(fault(&mut pairs)?),
-            _ => return Err(format!("`{kind}` is none of call, queue, hold, fault")),
+            _ => return Err(format!("`{kind}` is not one of call, queue, hold, fault")),
         }
         pairs.done()
     }
@@ -299,7 +299,7 @@ impl Reader {
             outcome,
         };
         if call.cost == 0 {
-            return Err("cost=0 is no check".to_owned());
+            return Err("cost=0 is not a check".to_owned());
         }
         within(call.invoked_us, call.returned_us)?;
         if outcome.is_decision() && call.returned_us.is_none() {

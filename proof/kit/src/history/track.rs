@@ -76,7 +76,7 @@ pub(super) struct Judged {
     pub(super) upper_admits: bool,
     /// `remaining` before any charge, under the maximum use and under the minimum.
     pub(super) left: [u64; 2],
-    /// The same two for the probe, if there is one: whether it admits, and what is left.
+    /// The same two for the probe, if there is one: whether it admits, and the remaining units.
     pub(super) probe: Option<(bool, u64)>,
 }
 
@@ -124,7 +124,7 @@ impl Track {
         Ok(())
     }
 
-    /// All that was charged may be lost: nothing is certain but what comes after.
+    /// All charges may be lost: only later ones are certain.
     pub(super) fn lose(&mut self) -> Result<(), RuleError> {
         let fresh = Oracle::grouped(self.rule)?;
         let was = std::mem::replace(&mut self.lower, fresh);

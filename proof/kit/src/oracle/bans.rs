@@ -10,7 +10,7 @@ const ALL: u64 = 1 << 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "tests build it")]
 pub struct BanRule {
-    /// Denial number so many of a time begins a ban.
+    /// This denial of a time begins a ban.
     pub denials: u64,
     /// The time in which denials are counted, in microseconds.
     pub within_us: u64,
@@ -21,7 +21,7 @@ pub struct BanRule {
 }
 
 impl BanRule {
-    /// The length of a ban with so many before it.
+    /// The length of a ban with this many before it.
     fn length(self, bans: u32) -> i128 {
         let doubled = (0..bans).try_fold(i128::from(self.first_us), |length, _| {
             Some(2 * length).filter(|length| *length < i128::from(self.longest_us))
@@ -29,7 +29,7 @@ impl BanRule {
         doubled.unwrap_or(i128::from(self.longest_us))
     }
 
-    /// After so many bans each is the longest: more need not be remembered.
+    /// After this many bans each is the longest: more need not be remembered.
     fn enough(self) -> u32 {
         let shorter = |bans: &u32| self.length(*bans) < i128::from(self.longest_us);
         let first = (0..).take_while(shorter).count();
@@ -57,7 +57,7 @@ enum Past {
     },
 }
 
-/// A ban of one count, and what it remembers.
+/// A ban of one count, and its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
     rule: BanRule,

@@ -57,11 +57,11 @@ pub enum Kind {
 pub struct HoldOracle {
     limits: Vec<HeldLimit>,
     open: Vec<Open>,
-    /// The reserves that were settled: what was charged for each, and until when it is known.
+    /// The reserves that were settled: the charge of each, and until when it is known.
     settled: Vec<(u64, u64, i128)>,
     names: Names,
     line: Vec<line::Place>,
-    /// Whose place in the line the present question has.
+    /// The name whose place in the line the present question has.
     asks: Option<(u64, Kind, u64)>,
     seen: i128,
     /// How often the count was reset.
@@ -232,7 +232,7 @@ impl HoldOracle {
         }
     }
 
-    /// Cuts every rate and ban from the future to what it can rightly be.
+    /// Cuts every rate and ban from the future to its possible maximum.
     fn repair(&mut self, now_us: u64) {
         let now = i128::from(now_us);
         for limit in &mut self.limits {
@@ -301,7 +301,7 @@ impl HoldOracle {
         Fields { remaining: left_after(0), retry_after_us, reset_after_us }
     }
 
-    /// Judges `cost` at `now_us` and changes nothing. With a `kind`, as what a hold would take.
+    /// Judges `cost` at `now_us` and changes nothing. With a `kind`, as a hold would take it.
     #[must_use]
     pub fn peek(
         &self,

@@ -29,7 +29,7 @@ impl Greedy {
         self.backlog = Some(Backlog { parts, as_of: now });
     }
 
-    /// No more is used than so many units.
+    /// At most this many units are used.
     pub(super) fn cut(&mut self, most: i128) {
         if let Some(backlog) = &mut self.backlog {
             backlog.parts = backlog.parts.min(most * self.d);
@@ -118,7 +118,7 @@ impl Interval {
         })
     }
 
-    /// No more is missing than so many units.
+    /// At most this many units are missing.
     pub(super) fn cut(&mut self, most: i128) {
         if let Some(missing) = &mut self.missing {
             missing.units = missing.units.min(most);

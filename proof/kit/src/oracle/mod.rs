@@ -131,7 +131,7 @@ impl Oracle {
     /// # Errors
     ///
     /// When the debt is outside section 7 of the definitions.
-    pub fn owing(mut self, debt: u64) -> Result<Self, RuleError> {
+    pub fn with_debt(mut self, debt: u64) -> Result<Self, RuleError> {
         self.most = self.rule.most(Some(debt))?;
         self.held = RateState::fresh(self.rule, self.most, self.grouped);
         Ok(self)
@@ -193,8 +193,8 @@ impl Oracle {
         if cost == 0 { self.peek(now_us, 0) } else { self.check(now_us, grant.max(1)) }
     }
 
-    /// From here on the subject counts under `rule` (section 6): what it holds is repaired under
-    /// its old numbers where the clock has stepped back, and carried over.
+    /// From here on the subject counts under `rule` (section 6): its state is repaired under its
+    /// old numbers where the clock has stepped back, and carried over.
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ impl Oracle {
         self.refund_part(now_us, at_us, cost, cost)
     }
 
-    /// Gives back `units` of a charge of which `left` were not given back before.
+    /// Gives back `units` of a charge when `left` were not given back before.
     pub fn refund_part(&mut self, now_us: u64, at_us: u64, left: u64, units: u64) -> u64 {
         let now = self.count_mut().settle(i128::from(now_us));
         if self.is_free(now) {
@@ -305,7 +305,7 @@ impl Oracle {
         Charged { fits, cut, fields }
     }
 
-    /// The same without the fields: whether it fitted, and what was cut.
+    /// The same without the fields: whether it fitted, and the units that were cut.
     fn owe(&mut self, now_us: u64, cost: u64) -> (bool, u64) {
         let at = self.count_mut().settle(i128::from(now_us));
         let fits = self.admits(at, cost);

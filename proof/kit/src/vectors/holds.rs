@@ -44,7 +44,7 @@ pub const HOLD_VECTORS: &[(&str, &str)] = &[
     embed!("holds/uniform.txt"),
 ];
 
-/// One fresh subject under its limits, and what it is asked.
+/// One fresh subject under its limits, and its questions.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldTimeLine {
@@ -78,13 +78,13 @@ pub struct HoldLine {
 #[allow(clippy::exhaustive_enums, reason = "a runner must handle every one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldAsk {
-    /// Charge so many units if all are admitted.
+    /// Charge this many units if all are admitted.
     Check(u64),
     /// Charge nothing.
     Peek(u64),
-    /// Take what remains of so many.
+    /// Take what remains of this many.
     Partial(u64),
-    /// Charge so many without a check.
+    /// Charge this many without a check.
     Charge(u64),
     /// Reserve this many units, under a name.
     Reserve {
@@ -97,20 +97,20 @@ pub enum HoldAsk {
         /// Whether its end charges the units.
         charging: bool,
     },
-    /// Take so many slots, under a name, for as long as the limits say.
+    /// Take this many slots, under a name, for the time of the limits.
     Acquire {
         /// The name of the hold in this time line.
         name: String,
         /// The slots.
         slots: u64,
     },
-    /// Settle a hold and charge so many units.
+    /// Settle a hold and charge this many units.
     Commit(String, u64),
     /// Settle a hold and charge nothing.
     Cancel(String),
     /// Give the slots of a hold back.
     Release(String),
-    /// Let a hold last so many microseconds from now on; without them as long as the limits say.
+    /// Let a hold last this many microseconds from now on; without them for the time of the limits.
     Renew(String, Option<u64>),
     /// A reserve or an acquire whose hold its caller names as the line does.
     Named(Box<Self>),
@@ -139,7 +139,7 @@ impl Count {
             let Some((slots, rest)) = quota.split_once(" at once") else {
                 let (rule, debt) = parse_limit(limit)?;
                 let oracle = Oracle::new(rule).and_then(|oracle| match debt {
-                    Some(debt) => oracle.owing(debt),
+                    Some(debt) => oracle.with_debt(debt),
                     None => Ok(oracle),
                 });
                 let oracle = oracle.map_err(|error| error.to_string())?;
@@ -257,7 +257,7 @@ fn parse_ask(question: &str) -> Result<HoldAsk, String> {
             Ok(HoldAsk::Renew(name.to_owned(), Some(parse_duration(ttl)?)))
         }
         ["reset"] => Ok(HoldAsk::Reset),
-        _ => Err(format!("{question:?} is no question: see vectors/README.md")),
+        _ => Err(format!("{question:?} is not a question: see vectors/README.md")),
     }
 }
 
@@ -436,7 +436,7 @@ impl Run {
     }
 }
 
-/// The answer to a question that was admitted, if something is said, or denied.
+/// The answer to a question that was admitted, or denied.
 fn decided(
     oracle: &HoldOracle,
     (at_us, (cost, kind)): (u64, (u64, Option<Kind>)),

@@ -28,9 +28,9 @@ pub(crate) enum Mistake {
 /// `5/10s via gcra`, reached by clients over a network that loses replies.
 pub(crate) struct Clients {
     mistake: Mistake,
-    /// One in so many replies is lost.
+    /// One in this many replies is lost.
     loses: u64,
-    /// One in so many calls cannot be sent.
+    /// One in this many calls cannot be sent.
     unreachable: u64,
     random: Random,
     store: Gcra,
@@ -53,12 +53,12 @@ impl Clients {
         }
     }
 
-    /// Loses one reply in so many.
+    /// Loses one reply in this many.
     pub(crate) fn losing(self, loses: u64) -> Self {
         Self { loses, ..self }
     }
 
-    /// Cannot send one call in so many.
+    /// Cannot send one call in this many.
     pub(crate) fn unreachable(self, unreachable: u64) -> Self {
         Self { unreachable, ..self }
     }

@@ -34,7 +34,7 @@ pub(crate) enum Mistake {
     EvictsTheFirst,
     /// Every wait is a microsecond too short.
     ShortWaits,
-    /// A denial is charged with what remains.
+    /// A denial is charged with the remaining units.
     DenialCharges,
     /// Several limits are judged one by one.
     OneByOne,

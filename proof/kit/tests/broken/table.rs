@@ -1,4 +1,5 @@
-//! The table of broken limiters: what they are, what the clients do, and which check catches each.
+//! The table of broken limiters: their mistakes, the load of the clients, and which check catches
+//! each.
 
 use tollgate_proof::history::Promise;
 
@@ -110,7 +111,7 @@ macro_rules! clients {
     };
 }
 
-/// Limiters of which a history is recorded.
+/// Limiters whose history is recorded.
 pub(crate) const LIMITERS: &[Row] = &[
     gcra!("has a tolerance of one unit too much", Bound, GCRA, Tolerance),
     gcra!("saves credit below an empty backlog", Bound, GCRA, Credit),

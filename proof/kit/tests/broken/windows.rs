@@ -1,4 +1,4 @@
-//! Windows: races, edges, times to live, and what a copy of a store does not know.
+//! Windows: races, edges, times to live, and writes that a copy of a store does not know.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -100,7 +100,7 @@ impl Fixed {
         }
     }
 
-    fn said(&self, count: u64, now_us: u64, cost: u64) -> Said {
+    fn answer(&self, count: u64, now_us: u64, cost: u64) -> Said {
         let allowed = match self.mistake {
             Mistake::AtLeast => count + cost < self.n,
             _ => count + cost <= self.n,
@@ -121,7 +121,7 @@ impl Fixed {
 
     fn decide(&mut self, key: &str, now_us: u64, cost: u64) -> Said {
         let count = self.count(key, now_us);
-        let said = self.said(count, now_us, cost);
+        let said = self.answer(count, now_us, cost);
         if said.allowed || self.mistake == Mistake::CountThenCompare {
             self.write(key, now_us, count + cost);
         }
@@ -153,7 +153,7 @@ impl Limiter for Fixed {
             }
             (Mistake::ReadThenWrite, _) => {
                 let count = self.read[&ask.client];
-                let said = self.said(count, now_us, cost);
+                let said = self.answer(count, now_us, cost);
                 if said.allowed {
                     self.write(&key, now_us, count + cost);
                 }

@@ -20,7 +20,7 @@ impl Twins {
         let limit_of_it = &limits.limits()[0];
         let rule = rule_of(limit_of_it).unwrap();
         let oracle = if grouped { Oracle::grouped(rule) } else { Oracle::new(rule) };
-        let oracle = oracle.and_then(|oracle| oracle.owing(limit_of_it.debt()));
+        let oracle = oracle.and_then(|oracle| oracle.with_debt(limit_of_it.debt()));
         let oracle = oracle.unwrap_or_else(|e| panic!("{limit}: {e}"));
         Self { held: VecStates::fresh(&limits), limits, oracle }
     }
@@ -71,7 +71,7 @@ impl Twins {
         (answer, at_us)
     }
 
-    /// A refund on both: `units` of a charge of which `left` were not given back before.
+    /// A refund on both: `units` of a charge when `left` were not given back before.
     pub(crate) fn refund(&mut self, now_us: u64, at_us: u64, left: u64, units: u64) -> u64 {
         let portion = engine::Portion::part(left, 0, units);
         let now = Time::from_micros(now_us);

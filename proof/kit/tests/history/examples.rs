@@ -39,7 +39,7 @@ fn a_lost_state_allows_one_capacity_more_and_not_two() {
         assert_eq!(without.verdict(Promise::Bound), Verdict::Broken, "{without}");
         let beyond = report(&format!("{fault}{}", lines(0, 5)));
         assert_eq!(shown(&beyond, Promise::Bound), [2, 3, 4], "{beyond}");
-        // It allows nothing to what came before it.
+        // It allows nothing to calls before it.
         let late = "fault kind=failover began=900 ended=910 target=redis lost_states=1\n";
         let before = report(&format!("{late}{}", lines(0, 3)));
         assert_eq!(before.verdict(Promise::Bound), Verdict::Broken, "{before}");
@@ -119,7 +119,7 @@ fn a_request_id_may_be_forgotten_after_its_time() {
     }
 }
 
-/// Beyond so many repeats the store charges again.
+/// Beyond this many repeats the store charges again.
 #[test]
 fn a_request_id_is_repeated_a_few_times_alone() {
     let limits = "99/24h via fixed_window";
@@ -164,7 +164,7 @@ fn time_that_contradicts_real_time_is_named() {
 #[test]
 fn calls_of_one_microsecond_are_put_in_an_order_that_explains_them() {
     let limits = "3/1h via gcra";
-    // 3 is denied by what remains after 1, before 2.
+    // 3 is denied by the units that remain after 1, before 2.
     let text = call(2, 100, limits, "cost=1 outcome=allowed remaining=0")
         + &call(3, 100, limits, "cost=2 outcome=denied remaining=1")
         + &call(1, 100, limits, "cost=2 outcome=allowed remaining=1");
@@ -405,9 +405,9 @@ fn a_queue_keeps_its_promises_or_not() {
 fn lines_that_are_wrong_are_refused_with_their_number() {
     let good = call(1, 100, "1/1s", "cost=1 outcome=allowed");
     for (from, to, message) in [
-        ("call id", "cull id", "`cull` is none of call, queue, hold, fault"),
-        ("cost=1", "cost=x", "cost=x is no whole number"),
-        ("cost=1", "cost=0", "cost=0 is no check"),
+        ("call id", "cull id", "`cull` is not one of call, queue, hold, fault"),
+        ("cost=1", "cost=x", "cost=x is not a whole number"),
+        ("cost=1", "cost=0", "cost=0 is not a check"),
         ("cost=1", "", "`cost=` is missing"),
         ("cost=1", "cost=1 cost=2", "`cost=` is not known here, or is there twice"),
         ("outcome=allowed", "outcome=maybe", "outcome=maybe is not known"),

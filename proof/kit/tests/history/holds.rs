@@ -159,7 +159,7 @@ fn a_commit_is_charged_once() {
         "call 4: it was settled for 5 before",
         &[4],
     );
-    // A hold that is open is said not to be.
+    // A hold that is open is reported as closed.
     impossible(
         &units().replace("actual=5 outcome=done remaining=4", "actual=5 outcome=not_open"),
         "call 3: it was open",

@@ -220,8 +220,8 @@ fn verify(limits: &str, history: History, seen: &mut Seen) {
     }
 }
 
-/// When each hold was over at the latest, by what the store answered: it had been settled, or its
-/// time had run out.
+/// When each hold was over at the latest, by the store's answers: it had been settled, or its time
+/// had run out.
 fn known_ends(history: &History) -> BTreeMap<String, u64> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     let mut settled: BTreeMap<String, u64> = BTreeMap::new();

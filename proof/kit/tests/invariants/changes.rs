@@ -69,7 +69,7 @@ proptest! {
         prop_assert!(after <= engine.limits.limits()[0].capacity());
     }
 
-    /// I-C: after a change of numbers at `c`, what is admitted before and after stays below the
+    /// I-C: after a change of numbers at `c`, the units admitted before and after stay below the
     /// larger burst and both refills.
     #[test]
     fn i_c_a_change_of_numbers_is_bounded(

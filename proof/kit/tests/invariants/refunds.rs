@@ -35,8 +35,8 @@ fn broken(limit: &str, capacity: u64, n: u64, d: u64, events: &[(u64, u64)]) -> 
 proptest! {
     #![proptest_config(config(1_500))]
 
-    /// Refunds, for every strategy: counting only what was not given back, no bound is broken;
-    /// nothing is given beyond full, and what is given is at most the cost.
+    /// Refunds, for every strategy: counting only units that were not given back, no bound is
+    /// broken; nothing is given beyond full, and a refund is at most the cost.
     #[test]
     fn a_refund_breaks_no_bound(
         limit in any_limit(),

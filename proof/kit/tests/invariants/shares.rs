@@ -1,4 +1,4 @@
-//! I-DF: what shares of limits admit at most, on one node and on several
+//! I-DF: the maximum that shares of limits admit, on one node and on several
 //! (`docs/definitions.md`, section 10).
 
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn shared(text: &str, share: Share) -> (Numbers, Numbers) {
     (Numbers::new(limit), Numbers::new(part))
 }
 
-/// The share of `whole` is kept in every window by what one node admitted under `part`.
+/// The admissions of one node under `part` keep the share of `whole` in every window.
 fn holds(
     (whole, part): (&Numbers, &Numbers),
     (p, q): (u128, u128),

@@ -189,8 +189,8 @@ struct Pair<'f> {
     now_us: u64,
     latest_us: u64,
     nonce: u64,
-    /// Whether the clock steps back by any time. Nothing is forgotten then: what a store may have
-    /// forgotten, it need not.
+    /// Whether the clock steps back by any time. Nothing is forgotten then: a store may forget such
+    /// a state, but need not.
     back: bool,
     /// In a history with names; the clock goes back by at most the skew.
     names: Option<Names>,

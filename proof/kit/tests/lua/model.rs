@@ -74,7 +74,7 @@ pub(crate) fn whose(subject: &str, limits: &LimitSet) -> Whose {
 }
 
 impl Model {
-    /// The state under the present limits, and what was carried.
+    /// The state under the present limits, and the change of numbers.
     fn load(&self, subject: &str, limits: &LimitSet, now: Time) -> (VecStates, Carries) {
         let mut held = VecStates::fresh(limits);
         let Some(count) = self.counts.get(&whose(subject, limits)) else {

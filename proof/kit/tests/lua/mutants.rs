@@ -113,7 +113,7 @@ fn essential(line: &str) -> Vec<Token> {
     (0..tokens.len()).filter(kept).map(|i| tokens[i].clone()).collect()
 }
 
-/// The shape of a composed line: without the numbers of its limits and what it says of them.
+/// The shape of a composed line: without the numbers and the texts of its limits.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     let mut end = None;

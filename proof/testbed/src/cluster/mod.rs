@@ -102,7 +102,7 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// It does not know all nodes, which is said in words.
+    /// It does not know all nodes, which is described in words.
     ///
     /// # Panics
     ///
@@ -325,7 +325,7 @@ impl RedisCluster {
         let mut first: Option<Vec<Node>> = None;
         for index in self.awake() {
             let mut nodes = self.seen_by(index)?;
-            // Who thinks that somebody failed differs, and matters only for those that are awake.
+            // The opinion on failed nodes differs, and matters only for those that are awake.
             nodes.iter_mut().for_each(|node| node.is_failed &= self.servers[node.index].is_awake());
             let failed: Vec<_> = nodes.iter().filter(|n| n.is_failed).map(|n| n.index).collect();
             if !failed.is_empty() {

@@ -5,8 +5,8 @@ pub const SLOTS: u16 = 16_384;
 
 /// The slot of a key: CRC16 of the key, or of its hash tag, modulo [`SLOTS`].
 ///
-/// The tag is what lies between the first `{` and the first `}` after it, unless that is nothing.
-/// It is written bit by bit and shares no table with the code under test.
+/// The tag is the text between the first `{` and the first `}` after it, unless that is empty. It
+/// is written bit by bit and shares no table with the code under test.
 ///
 /// ```
 /// use tollgate_testbed::key_slot;

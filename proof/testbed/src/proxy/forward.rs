@@ -106,7 +106,8 @@ impl Shared {
             link.cut();
             shared.change(|state| {
                 state.links.remove(&id);
-                // Who has gone is nobody's partner, from the moment on that it is not open.
+                // A connection that has gone is nobody's partner, from the moment on that it is not
+                // open.
                 state.held.take_if(|held| held.of == id);
             });
         });
@@ -205,7 +206,7 @@ impl Shared {
         if link.is_gone() {
             return Err(Finished);
         }
-        // Who held it may have gone since; then this one waits in its place.
+        // Its holder may have gone since; then this one waits in its place.
         let reply = match state.held.take() {
             Some(held) => match held.to.send(reply) {
                 Ok(()) => return Ok(held.reply),

@@ -42,9 +42,9 @@ impl Proxy {
         Self::seeded(upstream, 0)
     }
 
-    /// The same with a seed of what is left to chance: delays, garbage, and who meets
-    /// [`Self::sometimes`]. One client alone meets the same each time; with several the order of
-    /// their requests is the machine's.
+    /// The same with a seed for random choices: delays, garbage, and who meets [`Self::sometimes`].
+    /// One client alone meets the same each time; with several the order of their requests is the
+    /// machine's.
     ///
     /// # Panics
     ///

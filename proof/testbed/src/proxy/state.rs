@@ -1,4 +1,4 @@
-//! A proxy's settings and observations; who meets which trick.
+//! A proxy's settings and observations, and the trick for each request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::Sender;

@@ -164,8 +164,7 @@ impl RedisSentinels {
         index
     }
 
-    /// Lets a frozen server go on (SIGCONT). It takes itself for what it was until a sentinel tells
-    /// it.
+    /// Lets a frozen server go on (SIGCONT). It keeps its former role until a sentinel changes it.
     ///
     /// # Panics
     ///
@@ -183,8 +182,8 @@ impl RedisSentinels {
         self.servers[index].kill();
     }
 
-    /// Starts a server again on its port, without its keys and as what it was at first: number 0 as
-    /// a primary, which it is for some 8 s when the sentinels have another by now.
+    /// Starts a server again on its port, without its keys and in its first role: number 0 as a
+    /// primary, which it is for some 8 s when the sentinels have another by now.
     ///
     /// # Panics
     ///
@@ -241,8 +240,8 @@ impl RedisSentinels {
         self.sentinels[index].kill();
     }
 
-    /// Starts all sentinels again, killed before if they run, with what they had written down.
-    /// Returns when they answer.
+    /// Starts all sentinels again, killed before if they run, with their own files. Returns when
+    /// they answer.
     ///
     /// # Panics
     ///

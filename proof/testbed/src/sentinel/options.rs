@@ -70,7 +70,7 @@ impl SentinelOptions {
         Self { replicas, ..self }
     }
 
-    /// How many sentinels, most of which must agree that the primary is down.
+    /// How many sentinels; most of them must agree that the primary is down.
     #[must_use]
     pub fn sentinels(self, sentinels: usize) -> Self {
         Self { sentinels, ..self }

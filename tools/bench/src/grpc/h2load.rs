@@ -42,13 +42,13 @@ impl<'d> H2load<'d> {
     /// waits are unknown: a log of them takes the loader as long as the calls.
     pub(super) fn rate(&self, address: &str, calls: Calls) -> Result<(Run, f64)> {
         let said = self.send(address, calls, &[])?;
-        rate(&said).with_context(|| format!("h2load says something else: {said}"))
+        rate(&said).with_context(|| format!("cannot read the output of h2load: {said}"))
     }
 
     /// The same run with the waits of calls, which are sent after those that were counted.
     pub(super) fn waits(&self, address: &str, calls: Calls, run: Run) -> Result<Run> {
         let log = self.dir.join("log");
-        // It adds to what is there.
+        // It adds to the existing files.
         let _ = std::fs::remove_file(&log);
         let calls = Calls { seconds: 1, ..calls };
         self.send(address, calls, &[format!("--log-file={}", log.display())])?;

@@ -189,7 +189,8 @@ fn text(json: &GrpcJson) -> String {
     }
     let GrpcJson { seconds, runs, .. } = json;
     format!(
-        "{rows}\n\n{AT_ONCE} calls at once, one descriptor, one subject; behind Envoy one request \
+        "{rows}\n\n{AT_ONCE} concurrent calls, one descriptor, one subject; behind Envoy one \
+         request \
          at once; medians of {runs} runs of {seconds} s, in turns; CPU: of the server for a call; \
          ratio: of tollgate over the row in the same turn, and the middle half of those\n"
     )

@@ -1,4 +1,4 @@
-//! `holds`: what it costs to reserve and commit, and to acquire and release beside many holders.
+//! `holds`: the cost to reserve and commit, and to acquire and release beside many holders.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -128,7 +128,7 @@ fn ask(subjects: &[String], n: u32) -> Ask<'_> {
     Ask::new(subjects[n as usize % subjects.len()].as_str())
 }
 
-/// Acquires and releases beside so many holders, in turns.
+/// Acquires and releases beside this many holders, in turns.
 async fn slots<S: Store + Clone>(
     name: &'static str,
     store: &S,

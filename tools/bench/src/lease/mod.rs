@@ -31,7 +31,7 @@ const LIMIT: &str = "100000/s via gcra";
 const FLOODED: &str = "3/2s burst 1 via gcra";
 const FLOOD_RATE: u32 = 40_000;
 
-/// One side: what each of the processes does.
+/// One side: the work of each of the processes.
 struct Side {
     name: &'static str,
     limits: String,

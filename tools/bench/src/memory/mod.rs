@@ -19,7 +19,7 @@ mod sides;
 use owned::{Owned, median};
 use sides::{Governor, Side, Tollgate};
 
-/// Up to so many keys each run starts with fresh counts; above, the counts are built once.
+/// Up to this many keys each run starts with fresh counts; above, the counts are built once.
 const FEW_KEYS: u32 = 1_000;
 
 /// The units that come back: one per minute, so that none does while a run lasts.
@@ -97,7 +97,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Calls of which 90 % are admitted. Few keys are asked in turn, and the last tenth of the
+    /// Calls; 90 % of them are admitted. Few keys are asked in turn, and the last tenth of the
     /// calls finds them empty; of many keys, asked at random, each tenth is empty from the start.
     fn new(keys: u32, threads: u32, calls: u32) -> Self {
         let each = (calls / threads).max(1);
@@ -191,7 +191,7 @@ fn measure(names: &[String], calls: &Calls, runs: u32, progress: &ProgressBar) -
     }
 }
 
-/// One side and what was measured of it.
+/// One side and its measurements.
 struct Measured<T> {
     kept: Option<T>,
     times: Vec<Duration>,
@@ -244,7 +244,7 @@ pub(crate) fn bytes(side: &str, keys: u32) -> Result<u8> {
     Ok(0)
 }
 
-/// The bytes that a side holds with so many keys in place.
+/// The bytes that a side holds with this many keys in place.
 fn held<T: Side>(keys: u32) -> Result<usize> {
     let before = allocated::bytes()?;
     let side = T::new(ROOMY, keys);

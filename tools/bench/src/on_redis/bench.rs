@@ -347,7 +347,7 @@ impl Bench {
         Ok((self.server.bytes(&key)? as f64 / count as f64, count))
     }
 
-    /// A log of so many events, spread over ten minutes until now. Answers its key.
+    /// A log of this many events, spread over ten minutes until now. Answers its key.
     fn log(
         &mut self,
         limits: &LimitSet,

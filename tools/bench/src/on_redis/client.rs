@@ -56,7 +56,7 @@ impl Bench {
 }
 
 impl Clients {
-    /// So many checks by so many tasks, through [`Limiter::check`].
+    /// This many checks by this many tasks, through [`Limiter::check`].
     pub(super) async fn ours(&self, tasks: usize, checks: usize) -> Result<(), StoreError> {
         let next = Arc::new(AtomicUsize::new(0));
         let mut all = JoinSet::new();
@@ -104,7 +104,7 @@ impl Clients {
     }
 }
 
-/// Whose turn it is; nobody's when all checks were asked.
+/// The next side; `None` when all checks were asked.
 fn turn<'s>(
     next: &AtomicUsize,
     checks: usize,

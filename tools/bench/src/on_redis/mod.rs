@@ -1,4 +1,4 @@
-//! `redis`: what a check costs a Redis, and the client beside a bare one.
+//! `redis`: the cost of a check for a Redis, and the client beside a bare one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,14 +36,14 @@ const BYTES_AT_MOST: f64 = 16.0;
 /// How many queues take turns: as many as subjects do.
 const QUEUES: usize = 1_000;
 
-/// How long the server may take for what is asked before anything is measured.
+/// How long the server may take for the questions before anything is measured.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So many times the checks of a run are asked by the client: it is faster, being many.
 const CLIENT_CHECKS: usize = 5;
 
 /// The correction for the choice of a server.
-const STORES: &str = "leave `--store` out to start a server for this, or name one, as \
+const STORES: &str = "leave `--store` out to start a server for this, or name one, e.g. \
                       `redis://127.0.0.1:6379`";
 
 /// The number that a shell adds to that of a signal.
@@ -99,9 +99,9 @@ pub(crate) fn redis(args: &BenchRedis) -> Result<u8> {
     let stop = Stop::listen()?;
     match args.store.as_deref().map(|url| (Kind::from_url(url), scheme(url))) {
         None | Some((Ok(Kind::Redis), _)) => {}
-        // The scheme alone: what follows may hold a password.
+        // The scheme alone: the rest may hold a password.
         Some((_, Some(scheme))) => {
-            bail!("`{}://` is no Redis: {STORES}", scheme.escape_debug())
+            bail!("`{}://` is not a Redis: {STORES}", scheme.escape_debug())
         }
         Some((_, None)) => bail!("the store has no scheme: {STORES}"),
     }
@@ -211,7 +211,7 @@ fn two_threads() -> Builder {
     builder
 }
 
-/// One run of a client: checks per second, and what one costs this process, in microseconds.
+/// One run of a client: checks per second, and the cost of one for this process, in microseconds.
 struct Run {
     per_second: f64,
     client_us: f64,

@@ -36,7 +36,7 @@ pub(super) struct Probe {
 pub(super) enum Answers {
     /// As a check: how much was granted.
     Check,
-    /// As so many checks in one call: a list of what each was answered.
+    /// As this many checks in one call: a list of their answers.
     Checks(usize),
     /// As an offer to a queue: an id at the end, or nothing there.
     Offer,
@@ -116,8 +116,8 @@ impl Server {
         self.connection.req_command(command).map_err(failed)
     }
 
-    /// Loads the script and packs the questions; asks each once, so that what is measured has its
-    /// state in place.
+    /// Loads the script and packs the questions; asks each once, so that the measured ones have
+    /// their state in place.
     pub(super) fn probe(
         &mut self,
         name: &str,
@@ -146,7 +146,7 @@ impl Server {
         Ok(probe)
     }
 
-    /// One run: what a check costs the server.
+    /// One run: the cost of a check for the server.
     pub(super) fn run(&mut self, probe: &mut Probe) -> Result<(), StoreError> {
         let packed = probe.depth * probe.answers.each();
         let packs = probe.checks.div_ceil(packed);
@@ -187,7 +187,7 @@ impl Server {
         let info: String =
             redis::cmd("INFO").arg("cpu").query(&mut self.connection).map_err(failed)?;
         cpu_s(&info)
-            .ok_or_else(|| StoreError::permanent("the server does not say what it used: INFO cpu"))
+            .ok_or_else(|| StoreError::permanent("the server does not report its usage: INFO cpu"))
     }
 
     /// The name that the server reports.

@@ -64,7 +64,7 @@ impl Wrk {
         let said = String::from_utf8_lossy(&output.stdout);
         let line = said.lines().rev().find(|line| line.starts_with('{'));
         let line = line.ok_or_else(|| {
-            anyhow!("wrk says nothing of {url}: {}", String::from_utf8_lossy(&output.stderr))
+            anyhow!("wrk reports nothing about {url}: {}", String::from_utf8_lossy(&output.stderr))
         })?;
         Ok(serde_json::from_str(line)?)
     }
@@ -107,7 +107,7 @@ pub(super) fn check_script(subjects: u32) -> String {
 }
 
 pub(super) fn throttle_script(subjects: u32) -> String {
-    // The same limit in its words: the burst is what is beyond the first.
+    // The same limit in its words: the burst excludes the first.
     let body = r#"{"key": "user:%d", "max_burst": 1000, "count_per_period": 1000, "period": 1}"#;
     requests("/throttle", subjects, body)
 }

@@ -1,4 +1,4 @@
-//! Runs of several sides in turns, and what is said of them.
+//! Runs of several sides in turns, and their figures.
 
 use core::fmt;
 
@@ -181,14 +181,14 @@ impl BesideJson {
     }
 }
 
-/// The figures of which a quarter, a half and three quarters are less: each one of those given.
+/// The quartiles of the figures, each one of those given.
 fn quartiles(mut figures: Vec<f64>) -> [f64; 3] {
     figures.sort_unstable_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| figures.get(figures.len() * quarter / 4).copied().unwrap_or(f64::NAN))
 }
 
 impl RowJson {
-    /// The head of a table of rows, with what tells groups of them apart.
+    /// The head of a table of rows, with the columns that identify groups of them.
     pub(crate) fn header([one, other]: [&str; 2]) -> [&str; 10] {
         ["", one, other, "per second", "p50 ms", "p99 ms", "CPU us", "ratio", "half", "bar"]
     }

@@ -9,7 +9,7 @@ fn a_program_that_is_not_there_is_named() {
         command.env_remove(peer);
     }
     let (code, _, err) = said_by(command);
-    // Where no h2load is installed, that is what is said.
+    // Without an installed h2load, the output names it.
     let says = ["none/tollgate cannot be started", "install it (apt-get install nghttp2-client)"];
     assert!(code == 2 && says.iter().any(|says| err.contains(says)), "{err}");
 }

@@ -1,4 +1,5 @@
-//! The measurements in sizes that measure nothing: that they run, what they print, what they leave.
+//! The measurements in sizes that measure nothing: that they run, their output, and their
+//! leftovers.
 
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
@@ -21,7 +22,7 @@ fn bench(args: &[&str]) -> Command {
     command
 }
 
-/// The exit code, and what was printed on stdout and stderr.
+/// The exit code, stdout and stderr.
 fn said_by(mut command: Command) -> (i32, String, String) {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

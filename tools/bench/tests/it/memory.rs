@@ -1,4 +1,4 @@
-//! `memory`: both sides, and what is said of each.
+//! `memory`: both sides, and the figures of each.
 
 use crate::json;
 

@@ -1,4 +1,4 @@
-//! `redis`: what it prints, and what it leaves on a server.
+//! `redis`: its output, and its leftovers on a server.
 
 use tollgate_testbed::redis_or_skip;
 

@@ -170,7 +170,7 @@ impl Process {
     fn ask(&mut self, number: &str) -> Result<Option<Verdict>> {
         writeln!(self.questions, "{number}").context("the judge has ended")?;
         let mut row = String::new();
-        self.answers.read_line(&mut row).context("the judge says something unreadable")?;
+        self.answers.read_line(&mut row).context("cannot read the output of the judge")?;
         if row.is_empty() {
             self.child.wait().context("cannot wait for the judge")?;
             return Ok(None);

@@ -22,7 +22,7 @@ const RESULTS: &str = "target/mutants";
 /// and on a store. They take seconds, and a mutant that they let live is a hole in them.
 pub(crate) const JUDGING_TESTS: [&str; 3] = ["memory_store", "strategies", "twins"];
 
-/// Hundreds of builds of which nobody ever debugs one.
+/// Hundreds of builds, and nobody ever debugs one.
 pub(crate) const FAST_BUILDS: [(&str, &str); 2] =
     [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0")];
 

@@ -28,7 +28,7 @@ const LAYERS: [&str; 2] = ["base", "overlays/production"];
 /// The program that reads manifests.
 const READ: &str = include_str!("manifests.py");
 
-/// Values that are refused, and a part of what is said.
+/// Values that are refused, and a part of the message.
 const REFUSED: [(&str, &str); 9] = [
     ("replicas=2", "store.secret is empty"),
     ("admin.enabled=true", "admin.secret is empty"),
@@ -130,7 +130,8 @@ pub(crate) fn kustomize(
     Ok(())
 }
 
-/// Three checks of what was rendered: by the schemas, of what belongs together, and by starting it.
+/// Three checks of the rendered manifests: by the schemas, of the references between them, and by
+/// starting them.
 fn rendered(
     artefact: &str,
     name: &str,

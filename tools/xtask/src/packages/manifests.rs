@@ -12,7 +12,7 @@ use super::stage::{Stage, fresh};
 /// The replacement of a secret.
 const TOKEN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// All documents of what was rendered.
+/// All documents of the rendered manifests.
 #[derive(Debug)]
 pub(crate) struct Manifests(Vec<Value>);
 
@@ -126,7 +126,7 @@ impl Manifests {
 
     fn arguments(&self) -> Result<Vec<&str>> {
         let words = self.container()?["args"].as_array().context("a container without args")?;
-        words.iter().map(|word| word.as_str().context("an argument is no text")).collect()
+        words.iter().map(|word| word.as_str().context("an argument is not text")).collect()
     }
 
     /// `VALUE` of `--NAME=VALUE`.

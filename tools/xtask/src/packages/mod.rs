@@ -1,5 +1,5 @@
-//! `cargo xtask packages`: what people install (a package for Debian, an image, a chart, folders
-//! for Kustomize), built and tested.
+//! `cargo xtask packages`: the installable packages (for Debian, an image, a chart, folders for
+//! Kustomize), built and tested.
 
 mod charts;
 mod deb;

@@ -1,5 +1,5 @@
-//! The bill of materials (SPDX 2.3): cargo-sbom's, held to what is in the program, in an order and
-//! with a time that are the same for each build.
+//! The bill of materials (SPDX 2.3): cargo-sbom's, held to the contents of the program, in an order
+//! and with a time that are the same for each build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -12,7 +12,7 @@ use crate::report::seconds;
 /// The result of a check that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// It holds, and what it showed.
+    /// It holds, with the evidence.
     Held(String),
     /// It could not be made here: why.
     Skipped(String),

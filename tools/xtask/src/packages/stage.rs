@@ -114,7 +114,7 @@ fn epoch(tree: &Tree) -> Result<u64> {
             process::read(&mut git).context("without git, set SOURCE_DATE_EPOCH")?
         }
     };
-    text.trim().parse().with_context(|| format!("`{}` is no time in seconds", text.trim()))
+    text.trim().parse().with_context(|| format!("`{}` is not a time in seconds", text.trim()))
 }
 
 /// Builds the program for a release. Paths of this machine are left out, so that another one builds

@@ -24,7 +24,7 @@ const SOURCE: &str = "rust-web-src";
 /// The available targets.
 pub(super) enum Wasm {
     Ready(Toolchain),
-    /// Nothing: why, and what to do.
+    /// Nothing: the reason, and the remedy.
     Absent(String),
 }
 
@@ -158,7 +158,7 @@ fn unpack(tree: &Tree) -> Result<Toolchain> {
     Toolchain::unpacked(&folder).context("its packages have no compiler or no linker")
 }
 
-/// A package, and what it needs of Rust and of LLVM. The rest is on every Debian with a C compiler.
+/// A package, and the Rust and LLVM that it needs. The rest is on every Debian with a C compiler.
 fn needed(package: &str) -> Result<Vec<String>> {
     let mut names = vec![package.to_owned()];
     let mut next = 0;

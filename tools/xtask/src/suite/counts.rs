@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     ignored: Vec<String>,
     /// Tests that passed but said `SKIPPED: reason`.
     skipped: Vec<String>,
-    /// Tests that said `WANTED: reason`: what they need nothing here can install.
+    /// Tests that printed `WANTED: reason`: nothing here can install the program that they need.
     wanted: Vec<String>,
     /// Tests that failed, each with its output, indented.
     failures: Vec<String>,
@@ -58,7 +58,7 @@ impl Counts {
         self.failed == 0 && (nothing_skipped || !in_ci)
     }
 
-    /// Prints the slowest tests, each failed test with its output, and what was skipped: in a long
+    /// Prints the slowest tests, each failed test with its output, and the skipped ones: in a long
     /// log these are the last lines.
     pub(crate) fn say(&self, in_ci: bool) {
         let mut times: Vec<&(Duration, String)> = self.times.iter().collect();
@@ -101,7 +101,7 @@ pub(super) struct Reader {
     successes: bool,
     /// Within the output of tests that failed.
     failures: bool,
-    /// Whose output the lines are.
+    /// The test whose output the lines are.
     test: String,
     /// The tests of this binary that said they skipped.
     skipped: BTreeSet<String>,

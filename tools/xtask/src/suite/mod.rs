@@ -121,7 +121,7 @@ fn print(shown: &str) -> Result<()> {
 }
 
 impl Job {
-    /// Runs it to its end: the counts, and what to show of its output.
+    /// Runs it to its end: the counts, and the part of its output to show.
     fn run(self) -> Result<(Counts, String)> {
         let Self { name, mut command } = self;
         let started = Instant::now();

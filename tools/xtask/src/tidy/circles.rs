@@ -1,4 +1,4 @@
-//! Imports in a circle: no file of a crate reaches itself by what it and those after it import.
+//! Imports in a circle: no file of a crate reaches itself through its imports and theirs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -54,7 +54,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "tollgate-tower",
         ],
     ),
-    // It measures; what is shipped does not know its peers.
+    // It measures; shipped crates do not know its peers.
     (
         "tollgate-bench",
         &[
@@ -84,11 +84,11 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ),
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
     (KIT, &["tollgate"]),
-    // Real servers know nothing of what is tested on them; the kit's numbers make them fail.
+    // Real servers know nothing of the tests on them; the kit's numbers make them fail.
     (TESTBED, &[KIT]),
     // Faults on real servers, which the testbed starts; nobody builds on it.
     ("tollgate-faults", &["tollgate", "tollgate-lease", KIT, "tollgate-redis", TESTBED]),
-    // The engine alone: what is not in it would not be small enough for a page.
+    // The engine alone: anything more would not be small enough for a page.
     ("tollgate-playground", &["tollgate"]),
     // The common core of both bindings.
     ("tollgate-binding", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
@@ -96,8 +96,8 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("tollgate-python", &["tollgate", "tollgate-binding", "tollgate-tower"]),
     // The Node package; no crate builds on it.
     ("tollgate-node", &["tollgate", "tollgate-binding", "tollgate-tower"]),
-    // It is built before everything else: what needs the registry for the documents' tables is an
-    // example.
+    // It is built before everything else: the part that needs the registry for the documents'
+    // tables is an example.
     ("xtask", &[]),
 ];
 

@@ -2,6 +2,7 @@
 
 mod circles;
 pub(crate) mod deps;
+mod phrases;
 mod strategy;
 mod text;
 mod words;
@@ -50,6 +51,7 @@ fn check(tree: &Tree, files: &[File]) -> Result<Vec<Finding>> {
         findings.extend(text::check(file));
         findings.extend(strategy::purity(file));
         findings.extend(words::check(file));
+        findings.extend(phrases::check(file));
     }
     findings.extend(strategy::layout(files));
     findings.extend(circles::check(files));
@@ -57,8 +59,8 @@ fn check(tree: &Tree, files: &[File]) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Where a word stands in a line as a whole word: no letter, digit or `_` continues it on a side
-/// where it has one itself.
+/// Whether a line has a word as a whole: no letter, digit or `_` continues it on a side where it
+/// has one itself.
 fn has_word(line: &str, word: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || c == '_';
     let open_before = word.starts_with(continues);

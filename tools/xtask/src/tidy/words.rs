@@ -1,4 +1,4 @@
-//! Words that stay away: names of types that say nothing of what they are.
+//! Words that stay away: names of types that do not describe the type.
 
 use crate::source::{Kind, Source};
 use crate::tidy::Finding;
@@ -29,8 +29,7 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
     defined
         .map(|name| {
             let (line, _) = source.place(name.range.start);
-            let message =
-                format!("`{}` does not say what it is: name the type", source.written(name));
+            let message = format!("`{}` does not describe the type: name it", source.written(name));
             Finding::at(&file.path, line, message)
         })
         .collect()

@@ -10,6 +10,6 @@ pub(crate) fn list(value: &Value) -> &[Value] {
 }
 
 /// A JSON value as text, strings without quotes.
-pub(crate) fn said(value: &Value) -> String {
+pub(crate) fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), shown)
 }

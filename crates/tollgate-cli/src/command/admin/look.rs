@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::json::{list, said};
+use super::json::{list, text_of};
 use crate::input::shown;
 use crate::show;
 
@@ -11,22 +11,22 @@ pub(super) fn peeked(answer: &Value) -> String {
     let (text, answer) = (&answer["text"], &answer["answer"]);
     let mut lines = match text.as_str() {
         Some(text) => format!("{}\n", shown(text)),
-        None => format!("{}\n", said(&answer["outcome"])),
+        None => format!("{}\n", text_of(&answer["outcome"])),
     };
     for limit in list(&answer["limits"]) {
         let sign = if limit["admits"] == true { "ok" } else { "deny" };
         lines.push_str(&format!(
             "  {sign:<5} {}  {} of {} left, full again in {}\n",
-            said(&limit["limit"]),
-            said(&limit["remaining"]),
-            said(&limit["capacity"]),
-            said(&limit["reset_after"]["text"])
+            text_of(&limit["limit"]),
+            text_of(&limit["remaining"]),
+            text_of(&limit["capacity"]),
+            text_of(&limit["reset_after"]["text"])
         ));
     }
     lines
 }
 
-/// Who is behind a hash.
+/// The key behind a hash.
 pub(super) fn found(hash: &str, found: &Value) -> String {
     if list(found).is_empty() {
         return format!("{} is not counted now\n", shown(hash));
@@ -34,7 +34,7 @@ pub(super) fn found(hash: &str, found: &Value) -> String {
     let each = list(found).iter().map(|one| {
         let policy = one["policy"].as_str();
         let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
-        format!("{}{policy}\n", said(&one["subject"]))
+        format!("{}{policy}\n", text_of(&one["subject"]))
     });
     each.collect()
 }
@@ -46,7 +46,7 @@ pub(super) fn explained(answer: &Value) -> String {
     let policy = policy.map_or(String::new(), |policy| format!(" by {}", shown(policy)));
     let retry = answer["retry_after"]["text"].as_str();
     let retry = retry.map_or(String::new(), |wait| format!(", retry in {wait}"));
-    let mut text = format!("{}{policy}{retry}\n", said(&answer["outcome"]));
+    let mut text = format!("{}{policy}{retry}\n", text_of(&answer["outcome"]));
     if policies.is_empty() {
         return text;
     }
@@ -54,24 +54,24 @@ pub(super) fn explained(answer: &Value) -> String {
     for one in policies {
         let shadow = if one["shadow"] == true { " (shadow)" } else { "" };
         table.add_row([
-            format!("{}{shadow}", said(&one["policy"])),
+            format!("{}{shadow}", text_of(&one["policy"])),
             if one["applies"] == true { "yes" } else { "no" }.to_owned(),
-            said(&one["why"]),
+            text_of(&one["why"]),
         ]);
     }
     text.push_str(&format!("{table}\n"));
     text
 }
 
-/// The last reloads, the newest first, each with what it changed.
+/// The last reloads, the newest first, each with its changes.
 pub(super) fn reloads(answer: &Value) -> String {
     let counts = &answer["counts"];
     let [taken, unchanged, broken] =
-        ["taken", "unchanged", "broken"].map(|result| said(&counts[result]));
+        ["taken", "unchanged", "broken"].map(|result| text_of(&counts[result]));
     let mut text = format!("{taken} taken, {unchanged} unchanged, {broken} broken\n");
     for reload in list(&answer["last"]) {
         let at = show::time(reload["at_s"].as_u64().unwrap_or(0).saturating_mul(1_000_000));
-        let revision = said(&reload["revision"]);
+        let revision = text_of(&reload["revision"]);
         text.push_str(&match reload["error"].as_str() {
             None => format!("\n{at}  revision {revision}\n"),
             Some(error) => {
@@ -80,9 +80,9 @@ pub(super) fn reloads(answer: &Value) -> String {
         });
         for change in list(&reload["changes"]) {
             let name = change["policy"].as_str().map_or_else(|| "the file".to_owned(), shown);
-            text.push_str(&format!("  {name}: {}\n", said(&change["what"])));
+            text.push_str(&format!("  {name}: {}\n", text_of(&change["what"])));
             for line in list(&change["lines"]) {
-                text.push_str(&format!("    {}\n", said(line)));
+                text.push_str(&format!("    {}\n", text_of(line)));
             }
         }
         if let Some(further @ 1..) = reload["further"].as_u64() {

@@ -19,7 +19,7 @@ use crate::client;
 use crate::input::{secret, shown, wait};
 use crate::show::{self, Output};
 
-pub(super) use self::json::{list, said};
+pub(super) use self::json::{list, text_of};
 
 /// The environment variable with the administrators' token, which keeps it out of process lists.
 const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
@@ -104,7 +104,7 @@ fn fields_query(fields: &[String]) -> Result<String> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for field in fields {
         let (name, value) = field.split_once('=').ok_or_else(|| {
-            anyhow!("`{}` is no field: write FIELD=VALUE, as `ip=192.0.2.7`", shown(field))
+            anyhow!("`{}` is not a field: write FIELD=VALUE, e.g. `ip=192.0.2.7`", shown(field))
         })?;
         query.append_pair(name, value);
     }
@@ -125,7 +125,8 @@ fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
     for condition in when {
         let (field, value) = condition.split_once('=').ok_or_else(|| {
             anyhow!(
-                "`{}` is no condition: write FIELD=VALUE, as `ip=203.0.113.0/24` or `user=ann`",
+                "`{}` is not a condition: write FIELD=VALUE, e.g. `ip=203.0.113.0/24` or \
+                 `user=ann`",
                 shown(condition)
             )
         })?;
@@ -142,7 +143,8 @@ fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
 pub(super) fn ask(args: &AdminService, operation: Operation, told: Told) -> Result<Value> {
     let address: Address = args.at.parse().map_err(|_| {
         anyhow!(
-            "`{}` is no address: write HOST:PORT, as `127.0.0.1:8701`, or `unix:/PATH`, as the \
+            "`{}` is not an address: write HOST:PORT, e.g. `127.0.0.1:8701`, or `unix:/PATH`, as \
+             the \
              service's `--admin`",
             shown(&args.at)
         )
@@ -169,7 +171,7 @@ pub(super) fn ask(args: &AdminService, operation: Operation, told: Told) -> Resu
     })?;
     let status = answer.status();
     let body: Value = serde_json::from_slice(answer.body()).with_context(|| {
-        format!("{} is no admin listener of tollgate: {status}, and no JSON", args.at)
+        format!("{} is not an admin listener of tollgate: {status}, and no JSON", args.at)
     })?;
     if !status.is_success() {
         let detail = body["detail"].as_str().unwrap_or("the answer gives no reason");
@@ -199,7 +201,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
         }
         AdminAction::Adjust { counted, .. } => {
             let changed = list(&answer["changed"]);
-            let changed: Vec<String> = changed.iter().map(said).collect();
+            let changed: Vec<String> = changed.iter().map(text_of).collect();
             format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
         }
         AdminAction::Release { .. } => "released the hold\n".to_owned(),
@@ -210,7 +212,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
         AdminAction::Lift(about) => not_lifted(about, &answer["others"]),
         AdminAction::Rulings => rulings(answer),
         AdminAction::Reload => {
-            format!("policies of revision {}\n", said(&answer["revision"]))
+            format!("policies of revision {}\n", text_of(&answer["revision"]))
         }
         AdminAction::Series { .. } => series(answer),
         AdminAction::Top { by, .. } => top(*by, answer),
@@ -226,7 +228,7 @@ fn ruled(answer: &Value) -> String {
     let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
     format!(
         "{} {}{policy} for {}\n",
-        said(&ruled["effect"]),
+        text_of(&ruled["effect"]),
         conditions(&ruled["when"]),
         left(&ruled["left_ms"])
     )
@@ -255,7 +257,7 @@ fn rulings(answer: &Value) -> String {
     let mut table = show::texts(["ruling", "requests", "policy", "left", "reason"]);
     for one in all {
         table.add_row([
-            said(&one["effect"]),
+            text_of(&one["effect"]),
             conditions(&one["when"]),
             one["policy"].as_str().map_or_else(|| "all".to_owned(), shown),
             left(&one["left_ms"]),
@@ -267,7 +269,7 @@ fn rulings(answer: &Value) -> String {
 
 fn conditions(when: &Value) -> String {
     let each = when.as_object().into_iter().flatten().map(|(field, any_of)| {
-        let any_of: Vec<String> = any_of.as_array().into_iter().flatten().map(said).collect();
+        let any_of: Vec<String> = any_of.as_array().into_iter().flatten().map(text_of).collect();
         format!("{} = {}", shown(field), any_of.join(" | "))
     });
     each.collect::<Vec<_>>().join(", ")
@@ -285,14 +287,14 @@ fn held(subject: &str, held: &Value) -> String {
     if held.is_null() {
         return format!("{subject}\n  nothing is held: fresh\n");
     }
-    let mut text = format!("{subject}\n  written under {}\n", said(&held["written_under"]));
+    let mut text = format!("{subject}\n  written under {}\n", text_of(&held["written_under"]));
     let logs = list(&held["logs"]);
     for log in logs {
         let events = log.as_array().map_or(0, Vec::len);
         text.push_str(&format!("  {events} events held\n"));
     }
     if let Some(words) = held["words"].as_array().filter(|words| !words.is_empty()) {
-        let words: Vec<String> = words.iter().map(said).collect();
+        let words: Vec<String> = words.iter().map(text_of).collect();
         text.push_str(&format!("  words [{}]\n", words.join(", ")));
     }
     if held["shared"] == true {
@@ -302,9 +304,9 @@ fn held(subject: &str, held: &Value) -> String {
         text.push_str(&format!("  {} open\n", show::count(open, "hold")));
         for hold in list(&held["holds"]) {
             let end = show::time(hold["end_us"].as_u64().unwrap_or(0));
-            let (kind, cost) = (said(&hold["kind"]), said(&hold["cost"]));
+            let (kind, cost) = (text_of(&hold["kind"]), text_of(&hold["cost"]));
             let age = hold["age"]["text"].as_str().unwrap_or("-");
-            let hold = said(&hold["hold"]);
+            let hold = text_of(&hold["hold"]);
             text.push_str(&format!("    {kind} {cost} until {end}, age {age}: {hold}\n"));
         }
     }
@@ -321,15 +323,15 @@ fn series(answer: &Value) -> String {
         return "no requests in this time\n".to_owned();
     }
     let mut table = show::table(["policy and limit", "outcome", "total", "peak"]);
-    let step = said(&answer["step_s"]);
+    let step = text_of(&answer["step_s"]);
     for one in series {
         let counts = list(&one["counts"]);
         let counts = counts.iter().filter_map(Value::as_u64);
         let (all, most) = counts.fold((0, 0), |(all, most), one| (all + one, one.max(most)));
         let policy = one["policy"].as_str().map_or(String::new(), |policy| format!("{policy}: "));
         table.add_row([
-            format!("{policy}{}", said(&one["limit"])),
-            said(&one["outcome"]),
+            format!("{policy}{}", text_of(&one["limit"])),
+            text_of(&one["outcome"]),
             all.to_string(),
             format!("{most} in {step} s"),
         ]);
@@ -337,7 +339,7 @@ fn series(answer: &Value) -> String {
     format!("{table}\n")
 }
 
-/// A line for each subject, and what is known of the others.
+/// A line for each subject, and a summary of the others.
 fn top(by: TopBy, answer: &Value) -> String {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let (what, verb) = match by {
@@ -359,7 +361,7 @@ fn top(by: TopBy, answer: &Value) -> String {
         let tenths = u128::from(least) * 1_000 / u128::from(observed.max(1));
         table.add_row([
             rank.to_string(),
-            said(&one["subject"]),
+            text_of(&one["subject"]),
             one["policy"].as_str().map_or_else(|| "-".to_owned(), shown),
             format!("{about}{least}"),
             format!("{}.{} %", tenths / 10, tenths % 10),

@@ -23,7 +23,7 @@ pub(super) enum Front<S> {
     Nodes(Vec<Node<CutOff<S>>>, Spread),
 }
 
-/// An answer, to be measured; of a node with what decided.
+/// An answer, to be measured; of a node with the authority that decided.
 pub(super) struct CallResult {
     pub(super) question: DueAttempt,
     pub(super) answer: Result<(TimedAnswer, Option<Authority>), tollgate::Error>,

@@ -379,8 +379,7 @@ fn note_failure(result: Result<()>) {
 
 /// A server's report of itself; the run is useful without it, so an error is only printed.
 fn noted<T>(read: Result<T, StoreError>) -> Option<T> {
-    read.map_err(|error| show::note(&format!("what the server takes is not measured: {error}")))
-        .ok()
+    read.map_err(|error| show::note(&format!("the server's usage is not measured: {error}"))).ok()
 }
 
 fn settle(live: &mut Live<'_>, done: CallResult) {

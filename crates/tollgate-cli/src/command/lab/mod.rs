@@ -45,7 +45,7 @@ fn queueing(args: &LabQueue) -> Result<Queueing> {
     let micros = |text: &str, option: &'static str| {
         let length = input::wait(text).context(option)?;
         let us = u64::try_from(length.as_micros())?;
-        ensure!(us > 0, "{option}: this is no time at all, write it as in `100ms`");
+        ensure!(us > 0, "{option}: this is not a time: write it as in `100ms`");
         Ok(us)
     };
     Ok(Queueing {
@@ -100,7 +100,7 @@ fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Resul
 const MAX_REQUESTS: u64 = 100_000_000;
 /// The same for attempts, if every attempt is denied.
 const MAX_ATTEMPTS: u64 = 1_000_000_000;
-/// The same for bytes of requests that may wait for a retry, and of what was admitted in the last
+/// The same for bytes of requests that may wait for a retry, and of those admitted in the last
 /// windows.
 const MAX_BYTES: u64 = 2 << 30;
 
@@ -126,7 +126,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     if let Some(operation) = &common.operation {
         let length = input::wait(operation).context("--operation")?;
         let us = u64::try_from(length.as_micros())?;
-        ensure!(us > 0, "--operation: this is no time at all, write it as in `5ms`");
+        ensure!(us > 0, "--operation: this is not a time: write it as in `5ms`");
         experiment.operation_us = Some(us);
     }
     let experiment = &experiment;

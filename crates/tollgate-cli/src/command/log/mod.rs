@@ -1,4 +1,5 @@
-//! Reads the logs of `replay`, `advise` and `diff`, and says what was read and what was not.
+//! Reads the logs of `replay`, `advise` and `diff`, and reports the lines that were read and those
+//! that were not.
 
 mod joined;
 mod rules;
@@ -70,7 +71,7 @@ impl LogOptions {
         }
         if summary.unparsed > 0 {
             let first = first_unparsed(summary);
-            notes.push(format!("{} no event{first}", lines_are(summary.unparsed)));
+            notes.push(format!("skipped {}{first}", show::count(summary.unparsed, "line")));
         }
         if let (Some(cost), 1..) = (&self.cost, summary.without_cost) {
             notes.push(format!(
@@ -177,10 +178,10 @@ fn nothing(by: &By, summary: &Summary) -> String {
         return "the log is empty: there is nothing to replay".to_owned();
     }
     format!(
-        "no line of the log is an event with the field `{}`: {} none{}\nA log is common, combined or \
+        "no line of the log is an event with the field `{}`: skipped {}{}\nA log is common, combined or \
          JSON lines; `--by` names another field",
         shown(&by.to_string()),
-        lines_are(summary.unparsed),
+        show::count(summary.unparsed, "line"),
         first_unparsed(summary)
     )
 }

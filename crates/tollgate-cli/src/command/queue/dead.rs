@@ -38,9 +38,9 @@ impl DeadJson {
     fn rest(&self) -> String {
         match &self.no_job[..] {
             [] => String::new(),
-            [id] => format!("; {id} is no valid job: `--forget {id}`"),
+            [id] => format!("; {id} is not a valid job: `--forget {id}`"),
             [id, ..] => {
-                format!("; {} are no valid jobs: `--forget {id}`, and so on", self.no_job.len())
+                format!("; {} are not valid jobs: `--forget {id}`, and so on", self.no_job.len())
             }
         }
     }
@@ -81,7 +81,7 @@ impl Selection {
         }
         let id = text.parse().map_err(|_| {
             let text = input::shown(text);
-            anyhow!("`{text}` is no id of a job: write one as 1700000000000-0, or `all`")
+            anyhow!("`{text}` is not the id of a job: write one, e.g. 1700000000000-0, or `all`")
         })?;
         Ok(Self::One(id))
     }

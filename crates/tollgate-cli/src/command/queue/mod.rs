@@ -78,7 +78,7 @@ async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
     let QueueChange { which, producer, consumer, no_rate, no_per_client } = args;
     let is_offering = !producer.is_nothing() || *no_per_client;
     if !is_offering && consumer.is_nothing() && !no_rate {
-        bail!("no change is given: add one, as `--bound 20`");
+        bail!("no change is given: add one, e.g. `--bound 20`");
     }
     let queue = open(which).await?;
     let made = queue.settings().await?;

@@ -39,7 +39,7 @@ impl ProducerArgs {
             (Some(bound), None) => ProducerSettings::new(bound),
             (None, Some(made)) => made,
             (None, None) => {
-                bail!("the queue `{name}` is new: set how many jobs may wait, as with `--bound 10`")
+                bail!("the queue `{name}` is new: set how many jobs may wait, e.g. `--bound 10`")
             }
         };
         if let Some(count) = self.count {

@@ -63,7 +63,7 @@ pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
     if which.json {
         out.json(&PushJson { line: None, offered: &offered })?;
     } else {
-        out.line(said(&offered))?;
+        out.line(outcome_text(&offered))?;
     }
     Ok(code(&offered))
 }
@@ -72,7 +72,7 @@ fn code(offered: &OfferOutcome) -> u8 {
     u8::from(offered.is_refused())
 }
 
-fn said(offered: &OfferOutcome) -> String {
+fn outcome_text(offered: &OfferOutcome) -> String {
     match offered {
         OfferOutcome::Accepted { id, depth } => format!("accepted: {id}, {depth} now"),
         OfferOutcome::Duplicate { id } => format!("known: {id}"),
@@ -93,7 +93,7 @@ fn fields(texts: &[String]) -> Result<Job> {
     let mut job = Job::new();
     for text in texts {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            anyhow!("`{}` is no field: write FIELD=VALUE, as in `to=ann`", input::shown(text))
+            anyhow!("`{}` is not a field: write FIELD=VALUE, e.g. `to=ann`", input::shown(text))
         })?;
         job = job.field(name, value);
     }

@@ -47,7 +47,10 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     let max_backoff = max_pause.as_deref().map_or(Ok(Duration::from_secs(600)), input::wait)?;
     let timeout = timeout.as_deref().map(input::wait).transpose()?;
     if timeout.is_some_and(|timeout| timeout.is_zero()) {
-        bail!("`--timeout 0` would end each command at once: leave it out, or use `--timeout 5m`");
+        bail!(
+            "`--timeout 0` would end each command immediately: leave it out, or use `--timeout \
+               5m`"
+        );
     }
     // Before any job is taken, so that no early signal is lost.
     let mut signals = signals()?;
@@ -187,7 +190,7 @@ impl StderrLog {
             }
             WorkerEvent::Resumed => "the queue was resumed".to_owned(),
             WorkerEvent::Foreign { id, reason } => {
-                format!("{id} from another program is no valid job: now a dead letter: {reason}")
+                format!("{id} from another program is not a valid job: now a dead letter: {reason}")
             }
             _ => return,
         };

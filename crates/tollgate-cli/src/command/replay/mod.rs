@@ -1,4 +1,4 @@
-//! `replay`: what limits would have done to real traffic.
+//! `replay`: the effect that limits would have had on real traffic.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `replay --policy`: what a policy file would have done.
+//! `replay --policy`: the effect that a policy file would have had.
 
 use std::path::Path;
 use std::time::Instant;

@@ -143,7 +143,7 @@ async fn run(
     let stopping = tokio::select! {
         stopping = server.end() => stopping,
         () = signals.end() => {
-            tracing::warn!(target: "tollgate", "a second signal ended it at once");
+            tracing::warn!(target: "tollgate", "a second signal ended it immediately");
             save(gate.store(), args)?;
             return Ok(AT_ONCE);
         }
@@ -281,7 +281,7 @@ async fn tell_of(reading: impl Future<Output = Result<Reread, ReloadError>>) {
     }
 }
 
-/// Prints the addresses of the service, and what to try.
+/// Prints the addresses of the service, and commands to try.
 fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Output) -> Result<()> {
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
     let url_of = |scheme, address: &Address| match address {
@@ -355,13 +355,16 @@ fn envoy_question(server: &Server) -> String {
 fn cache_denials(store: AnyStore, longest: &str) -> Result<AnyStore> {
     if matches!(store, AnyStore::Memory(_)) {
         bail!(
-            "`--deny-cache` is for a store that has to be asked: one in memory answers at once, so \
-             leave it out"
+            "`--deny-cache` is for a store that has to be asked: one in memory answers \
+             immediately, so leave it out"
         );
     }
     let longest = wait(longest).map_err(|error| anyhow!("`--deny-cache`: {error}"))?;
     if longest.is_zero() {
-        bail!("`--deny-cache` of no time remembers nothing: give a time, as `1s`, or leave it out");
+        bail!(
+            "`--deny-cache` of no time remembers nothing: give a time, e.g. `1s`, or leave it \
+               out"
+        );
     }
     Ok(store.caching_denials(DENIALS, longest))
 }

@@ -84,7 +84,7 @@ fn origins(said: &[String]) -> Result<Vec<String>> {
         let is_one = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
         if !host.is_some_and(is_one) {
             bail!(
-                "--allow-origin: `{origin}` is no origin: write scheme and host, as \
+                "--allow-origin: `{origin}` is not an origin: write scheme and host, e.g. \
                  `https://app.example`, and the port if it is not the default"
             );
         }
@@ -153,7 +153,7 @@ fn connections(wanted: u32, own_files: u64) -> Result<usize> {
         if left < u64::from(wanted) {
             tracing::warn!(
                 target: "tollgate",
-                "only {left} connections at once, not {wanted}: the system allows this process \
+                "only {left} concurrent connections, not {wanted}: the system allows this process \
                  {most} files (`ulimit -Hn`; LimitNOFILE= in a unit)"
             );
         }

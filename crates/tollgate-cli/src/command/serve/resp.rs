@@ -1,4 +1,4 @@
-//! The Redis protocol of a service: its settings, and what is printed of it.
+//! The Redis protocol of a service: its settings, and its lines of output.
 
 use anyhow::{Result, anyhow};
 use tollgate_server::{Address, Options, RespUser, Server};

@@ -77,12 +77,12 @@ impl Exporter {
 
 /// The endpoint for spans, below the collector's URL.
 fn endpoint(url: &str) -> Result<String> {
-    let wanted = "give the URL of a collector, as http://127.0.0.1:4318";
+    let wanted = "give the URL of a collector, e.g. http://127.0.0.1:4318";
     // The URL may contain a password, so it is not repeated in an error that may be logged.
     if url.contains('@') {
         bail!(
             "--otlp: a URL with a user or a password is not accepted; put the headers for the \
-             collector into OTEL_EXPORTER_OTLP_HEADERS, as `authorization=Basic ...`"
+             collector into OTEL_EXPORTER_OTLP_HEADERS, e.g. `authorization=Basic ...`"
         );
     }
     let parsed: Uri = url.parse().map_err(|error| anyhow!("--otlp {url}: {error}; {wanted}"))?;

@@ -1,4 +1,4 @@
-//! limitador-server beside the service: the page's limits, its table, and what differs.
+//! limitador-server beside the service: the page's limits, its table, and the differences.
 //!
 //! TOLLGATE_PEER_LIMITADOR names the program. Without it, only our side is asked, loudly.
 

@@ -40,7 +40,8 @@ impl Proxy for Caddy {
         std::fs::write(&path, text).unwrap();
         let mut command = Command::new(program);
         command.args(["run", "--adapter", "caddyfile", "--config"]).arg(path);
-        // Nothing of it is kept in the folders of whoever runs the tests, or shared by two of them.
+        // Its files are not in the folders of the person who runs the tests. No two tests share
+        // them.
         command.env("CADDY_ADMIN", format!("unix/{}/admin.sock", at.folder.display()));
         for name in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             command.env(name, at.folder);

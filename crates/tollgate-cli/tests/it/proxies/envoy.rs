@@ -65,7 +65,7 @@ impl Setup {
         let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &path];
         let ids = ["--request-id-header", "X-Request-Id"];
         let service = Serving::start(&place, &[&args[..], &ids].concat());
-        let grpc: SocketAddr = service.said("grpc       ").parse().unwrap();
+        let grpc: SocketAddr = service.line_after("grpc       ").parse().unwrap();
         let pages = Pages::open();
         let backend = backend.unwrap_or(pages.address);
         let (envoy, running) = started(&place.path().join("envoy.log"), |listen| {
@@ -96,7 +96,7 @@ impl Setup {
         client.ask(self.envoy, request)
     }
 
-    /// The statuses of so many requests, one after the other.
+    /// The statuses of this many requests, one after the other.
     fn statuses(&self, client: Client, request: &str, times: usize) -> Vec<u16> {
         (0..times).map(|_| self.ask(client, request).status).collect()
     }

@@ -92,7 +92,7 @@ fn without_the_service_pages_can_be_open() {
 fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
     let Some(setup) = Setup::changed::<HaProxy>(&OPEN) else { return };
     // Above the bounds of the script, which are those that keep HAProxy from ending; above those of
-    // HAProxy itself; and what the service refuses.
+    // HAProxy itself; and requests that the service refuses.
     let many = |number: usize| -> String {
         (0..number).map(|number| format!("\nX-Many-{number}: 1")).collect()
     };

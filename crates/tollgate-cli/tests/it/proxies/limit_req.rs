@@ -1,4 +1,5 @@
-//! nginx's own `limit_req` beside the service behind the same nginx: what the page about both says.
+//! nginx's own `limit_req` beside the service behind the same nginx: the statements of the page
+//! about both.
 
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,7 @@ fn a_denial_has_the_status_and_the_headers_of_the_page() {
     }
 }
 
-/// Five for each client and ten for all: who is denied by the one is not counted by the other.
+/// Five for each client and ten for all: a request that the one denies is not counted by the other.
 #[test]
 fn a_request_that_one_limit_denies_charges_none_on_both_sides() {
     let zones = "limit_req_zone $server_name$uri zone=all:10m rate=1r/m; \

@@ -22,7 +22,7 @@ impl Proxy for Slots {
     }
 }
 
-/// A page for what the backend does not have.
+/// A page for paths that the backend does not have.
 const MISSING: (&str, &str) = (
     "proxy_set_header Host $host;",
     "proxy_set_header Host $host; proxy_intercept_errors on; error_page 404 =200 /to;",

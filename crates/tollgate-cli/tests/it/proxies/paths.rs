@@ -1,5 +1,5 @@
-//! Paths in two readings, before real backends: what any of them reads as the login must not get
-//! past the login's limit.
+//! Paths in two readings, before real backends: a path that any of them reads as the login must not
+//! get past the login's limit.
 
 use super::backend::Backend;
 use super::{Answer, Client, Plan, Proxy, Setup};

@@ -58,8 +58,8 @@ fn answered(mut client: TcpStream) -> String {
     said
 }
 
-/// Waits until so many slots are free by the service at this address: a proxy gives one back after
-/// the answer.
+/// Waits until this many slots are free by the service at this address: a proxy gives one back
+/// after the answer.
 fn free(service: SocketAddr, slots: u64) {
     free_of(service, slots, 2);
 }

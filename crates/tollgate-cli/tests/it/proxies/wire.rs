@@ -20,7 +20,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer from the beginning of a text: the answer, and what follows it.
+    /// Reads an answer from the beginning of a text: the answer, and the rest.
     fn split(text: &str) -> (Self, &str) {
         let (head, rest) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
         let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
@@ -117,7 +117,7 @@ pub(crate) fn read_some(stream: &mut TcpStream, some: &mut [u8]) -> io::Result<u
     }
 }
 
-/// Reads up to the end of a head: the head, and what came after it.
+/// Reads up to the end of a head: the head, and the bytes after it.
 fn read_head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut read = Vec::new();
     let mut some = [0; 4_096];
@@ -155,7 +155,8 @@ impl Pages {
         pages
     }
 
-    /// The path says the status: `/status/403`. The body is what came in. A 302 leads to `/again`.
+    /// The path says the status: `/status/403`. The body is the received bytes. A 302 leads to
+    /// `/again`.
     fn show(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> io::Result<()> {
         let (head, mut body) = read_head(&mut stream)?;
         let lower = head.to_ascii_lowercase();
@@ -189,7 +190,7 @@ impl Pages {
     }
 }
 
-/// A tap between a proxy and the service: how many connections there were, and what was asked.
+/// A tap between a proxy and the service: the number of connections, and the questions.
 pub(crate) struct Tap {
     pub(crate) address: SocketAddr,
     connections: Arc<Mutex<usize>>,
@@ -205,7 +206,7 @@ impl Tap {
         thread::spawn(move || {
             for proxy in listener.incoming().flatten() {
                 *connections.lock().unwrap() += 1;
-                // Who cannot be reached is not there: the proxy sees its connection closed.
+                // An unreachable service is not there: the proxy sees its connection closed.
                 let Ok(service) = TcpStream::connect(service) else { continue };
                 let back = (service.try_clone().unwrap(), proxy.try_clone().unwrap());
                 let asked = Arc::clone(&asked);
@@ -220,7 +221,7 @@ impl Tap {
         *self.connections.lock().unwrap()
     }
 
-    /// All that the proxy has sent, in small letters.
+    /// Everything that the proxy has sent, in small letters.
     pub(crate) fn asked(&self) -> String {
         let asked: MutexGuard<'_, Vec<u8>> = self.asked.lock().unwrap();
         String::from_utf8_lossy(&asked).to_ascii_lowercase()

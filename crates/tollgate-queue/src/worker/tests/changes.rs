@@ -9,8 +9,8 @@ use super::*;
 use crate::job::{Delivery, Job};
 use crate::settings::{ConsumerSettings, ProducerSettings};
 
-/// A change is followed whatever is said or asked before the worker has followed: what failed, what
-/// is held across a beat, and the next jobs.
+/// A change is followed whatever is reported or asked before the worker has followed: failures,
+/// jobs that are held across a beat, and the next jobs.
 #[tokio::test(start_paused = true)]
 async fn a_change_is_followed_also_where_several_questions_are_refused() {
     let others = [
@@ -112,7 +112,7 @@ async fn a_visibility_that_is_lowered_delivers_nothing_twice() {
 async fn a_queue_that_is_removed_beside_its_worker_is_told_once_each_time() {
     let queue = queue();
     let worker = Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w");
-    let (worker, told) = told(worker);
+    let (worker, told) = recorded(worker);
     let removes = async {
         let producer = queue.producer(ProducerSettings::new(9)).unwrap();
         // Nobody has made it yet: that is nothing that was removed.

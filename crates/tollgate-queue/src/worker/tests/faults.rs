@@ -13,7 +13,7 @@ use crate::queue::Queue;
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
 use crate::stats::Stats;
 
-/// Queues that fail as often as is said.
+/// Queues that fail this often.
 #[derive(Debug)]
 struct Failing {
     queues: MemoryQueues,
@@ -202,7 +202,7 @@ async fn a_store_that_is_away_is_told_once_and_its_return_with_how_long() {
     let queue = failing(7, false);
     queue.producer(ProducerSettings::new(9)).unwrap().offer(&Job::new()).await.unwrap();
     let worker = Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w").max_jobs(1);
-    let (worker, told) = told(worker);
+    let (worker, told) = recorded(worker);
     worker.run(|_| async { Ok(()) }, core::future::pending()).await.unwrap();
     let told = told.lock().clone();
     assert!(told.len() == 2 && told[0].starts_with("Fault("), "{told:?}");

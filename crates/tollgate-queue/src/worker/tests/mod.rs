@@ -240,7 +240,7 @@ async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
 }
 
 /// The events of a worker, in its order.
-fn told<B: Backend>(worker: Worker<B>) -> (Worker<B>, Arc<Mutex<Vec<String>>>) {
+fn recorded<B: Backend>(worker: Worker<B>) -> (Worker<B>, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
     (worker.on_event(move |notice| tell.lock().push(format!("{notice:?}"))), told)

@@ -62,7 +62,7 @@ fn connector(options: Options, seeds: &[Endpoint], tls: bool) -> Result<Connecto
     Connector::to(Address::Tcp { host, port, tls }, options)
 }
 
-/// What all `seeds` say of the slots.
+/// The view of all `seeds` of the slots.
 async fn seen_by_all(connector: &Connector, seeds: &[Endpoint]) -> Result<View, Fault> {
     let within = connector.options.connect_timeout;
     let views = join_all(seeds.iter().map(|seed| view(connector, seed, within))).await;
@@ -86,7 +86,7 @@ fn one_cluster(seeds: &[Endpoint], views: Vec<Result<View, Fault>>) -> Result<Vi
                     best = Some((seed, view));
                 }
             }
-            // Some nodes may be away. What does not pass by itself is worse.
+            // Some nodes may be away. A fault that does not pass by itself is worse.
             (Err(fault), _) if !fault.is_transient() => return Err(fault),
             (Err(fault), _) => failed = failed.or(Some(fault)),
         }

@@ -273,7 +273,7 @@ impl Shared {
     }
 }
 
-/// What a node says of the slots.
+/// A node's view of the slots.
 async fn view(connector: &Connector, endpoint: &Endpoint, within: Duration) -> Result<View, Fault> {
     read_view(connector.at(endpoint, 0).ask(&slots_of_all(), within).await?, endpoint)
 }
@@ -296,7 +296,7 @@ fn read_view(reply: Value, endpoint: &Endpoint) -> Result<View, Fault> {
     }
 }
 
-/// What a node says of the slots and of their state. Not every user may ask for the state.
+/// A node's view of the slots and of their state. Not every user may ask for the state.
 async fn seen_by(
     connector: &Connector,
     endpoint: &Endpoint,

@@ -1,4 +1,4 @@
-//! What sentinels answer.
+//! The replies of sentinels.
 
 use redis::Value;
 

@@ -45,7 +45,7 @@ pub(super) struct Composer<'s> {
     pub(super) texts: &'s Parts,
     pub(super) parts: Vec<SubjectPart<'s>>,
     pub(super) keys: usize,
-    /// `local ` where values are local variables, of which Lua allows 200; else empty.
+    /// `local ` where values are local variables (Lua allows 200); else empty.
     pub(super) local: &'static str,
     pub(super) prefix: &'static str,
     /// Whether this is one of several questions in a batch.

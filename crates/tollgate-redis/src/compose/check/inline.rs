@@ -1,4 +1,4 @@
-//! Inlines functions of a step. A script creates its functions anew at each run, which takes most
+//! Inlines functions of a step. A script creates its functions again at each run, which takes most
 //! of the time of a short check.
 
 use std::fmt::Write as _;

@@ -224,7 +224,7 @@ local words
         );
     }
 
-    /// What a check of a count with open holds returns: another script decides about it.
+    /// The reply of a check of a count with open holds: another script decides about it.
     fn held_reply(&self) -> &'static str {
         match self.check.reply {
             ReplyFormat::Boolean => {
@@ -241,7 +241,7 @@ local words
         let n = |what| self.name(what, slot);
         let (ends, event, carried) = (n("ends"), n("event"), n("carried"));
         let (base, oldest, newest, total) = (n("base"), n("oldest"), n("newest"), n("total"));
-        let (before, mended) = (n("before"), n("mended"));
+        let (before, repaired) = (n("before"), n("repaired"));
         let head = tag([slot.limit]);
         let head = self.head_of(slot, &head);
         let (length, format) = (head.len_and(6), head.format_and("I6"));
@@ -254,7 +254,7 @@ local words
         }
         let _ = write!(
             out,
-            "{local}{carried}, {mended} = 0, false
+            "{local}{carried}, {repaired} = 0, false
 {local}{ends} = redis.pcall('LRANGE', KEYS[{key}], 0, 1)
 {local}{base}, {oldest}, {newest}, {total} = nil, nil, nil, nil
 {local}{event} = function(i)
@@ -272,7 +272,7 @@ if {ends}[1] then
     if string.find({ends}[1], '^[123][^|]*;h[%d,]*|') then
       return {is_held}
     end
-    return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
+    return redis.error_reply('TOLLGATE the key holds something that is not a state of Tollgate')
   end
   {oldest} = struct.unpack('>I7', {ends}[2])
   {newest}, {total} = {event}(-1)
@@ -309,7 +309,7 @@ if {ends}[1] then
         let n = |what| self.name(what, slot);
         let (ends, event, carried) = (n("ends"), n("event"), n("carried"));
         let (base, oldest, newest, total) = (n("base"), n("oldest"), n("newest"), n("total"));
-        let (mended, is_held) = (n("mended"), self.held_reply());
+        let (repaired, is_held) = (n("repaired"), self.held_reply());
         let mut text = self.texts.state();
         let _ = write!(
             text,
@@ -321,16 +321,16 @@ if old.held then
   return {is_held}
 end
 if #old ~= 1 or old[1].strategy ~= 'l' or #{ends}[1] ~= from + 5 then
-  return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
+  return redis.error_reply('TOLLGATE the key holds something that is not a state of Tollgate')
 end
 {base} = struct.unpack('>I6', {ends}[1], from)
 unusual = true
 {carried} = 1
-{outlive}-- A state from the future is mended under the old numbers.
+{outlive}-- A state from the future is repaired under the old numbers.
 local _, _, used, at, back = log_view({event}, {base}, {oldest}, {newest}, {total}, now,
   unpack(old[1].numbers))
 if back then
-  {mended} = true
+  {repaired} = true
   {base}, {oldest}, {newest}, {total} = 0, now, now, used
   {event} = function(i)
     if i == 1 then

@@ -20,8 +20,8 @@ impl Composer<'_> {
             // Its order does the rest: see `push`.
             for slot in logs() {
                 let n = |what| self.name(what, slot);
-                let (how, mended, first) = (n("how"), n("mended"), n("first"));
-                let is_new = format!("{how} == 'anew' or {mended}");
+                let (how, repaired, first) = (n("how"), n("repaired"), n("first"));
+                let is_new = format!("{how} == 'anew' or {repaired}");
                 Self::refuse(&is_new, &["RPUSH", "PEXPIRE"], out);
                 let is_cut = format!("not ({is_new}) and ({first} > 1 or {} > 0)", n("carried"));
                 Self::refuse(&is_cut, &["LSET", "RPUSH"], out);
@@ -31,7 +31,7 @@ impl Composer<'_> {
             for slot in logs() {
                 let n = |what| self.name(what, slot);
                 rare.push(format!("{how} == 'anew' or {how} == 'amend'", how = n("how")));
-                rare.push(n("mended"));
+                rare.push(n("repaired"));
                 rare.push(format!("({} or 0) > 1", n("first")));
                 rare.push(format!("{} > 0", n("carried")));
             }

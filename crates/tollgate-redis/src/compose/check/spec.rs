@@ -1,4 +1,4 @@
-//! What the script of a check does, and the format of its reply.
+//! The parts of a check's script, and the format of its reply.
 
 use tollgate::engine::Mode;
 

@@ -34,8 +34,8 @@ impl Composer<'_> {
         }
     }
 
-    /// The lines that write the integers of a subject. `owes` says in Lua whether more is used than
-    /// a burst, where that can be.
+    /// The lines that write the integers of a subject. `owes` is a Lua expression for whether more
+    /// is used than a burst, where that can be.
     fn set(&self, part: &SubjectPart<'_>, key: usize, indent: &str, owes: &str, out: &mut String) {
         let Some((first, others)) = part.slots.split_first() else { return };
         // As long as the longest log, since this state also describes the logs.
@@ -97,14 +97,14 @@ impl Composer<'_> {
         };
         let (how, sum, first, at) = (n("how"), n("sum"), n("first"), n("at"));
         let (before, base, newest) = (n("rest"), n("base"), n("newest"));
-        let (mended, carried) = (n("mended"), n("carried"));
+        let (repaired, carried) = (n("repaired"), n("carried"));
         let lifetime = self.lifetime(&n("reset"), "  ", out);
         // A log that is there gets its time to live first: refused alone, the charge has changed
         // nothing.
         let _ = write!(
             out,
             "  local event = struct.pack('>I7I6', {at}, {sum})
-  if {how} == 'anew' or {mended} then
+  if {how} == 'anew' or {repaired} then
     if {newest} or {carried} > 0 then
       redis.call('DEL', KEYS[{key}])
     end
@@ -301,7 +301,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
             out,
             "  if {carried} == 2 then
     redis.call('DEL', KEYS[{key}])
-  elseif {back} or {mended} then
+  elseif {back} or {repaired} then
     redis.call('DEL', KEYS[{key}])
     redis.call('RPUSH', KEYS[{key}], {}, struct.pack('>I7I6', now, {}))
   elseif {carried} == 1 and {newest} then
@@ -314,7 +314,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
             head(&n("base")),
             newest = n("newest"),
             back = n("back"),
-            mended = n("mended"),
+            repaired = n("repaired"),
             carried = n("carried"),
         );
         let lifetime = self.lifetime(&n("reset"), "    ", out);

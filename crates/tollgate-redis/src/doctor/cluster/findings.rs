@@ -1,4 +1,4 @@
-//! Judges a cluster by what was seen of it.
+//! Judges a cluster by the observations.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::doctor::nodes::{Node, by_setting, each, failover, listed, refused_at,
 use crate::options::Options;
 use crate::slots::SLOTS;
 
-/// With fewer primaries the others are no majority when one fails.
+/// With fewer primaries the others are not a majority when one fails.
 const PRIMARIES: usize = 3;
 
 /// The most ranges of slots that a line names.
 const MAX_RANGES: usize = 5;
 
-/// What a failover of a cluster loses.
+/// The loss in a failover of a cluster.
 const LOST: &str = "a primary that is cut off from the others goes on for up to \
                     cluster-node-timeout, and what it admits then is forgotten";
 
@@ -39,7 +39,7 @@ pub(super) fn diagnose(cluster: &Cluster, options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// The addresses of the URL. What is wrong with one that is a node is said of the node.
+/// The addresses of the URL. The problem of an address that is a node is reported for the node.
 fn seeds(cluster: &Cluster, options: &Options) -> Vec<Finding> {
     let is_member = |name: &str| {
         let mut members = cluster.members.iter();
@@ -64,7 +64,7 @@ fn seeds(cluster: &Cluster, options: &Options) -> Vec<Finding> {
                 same = same.saturating_add(1);
                 continue;
             }
-            Said::NotACluster => Finding::failure("seeds", "it is no node of a cluster").remedy(
+            Said::NotACluster => Finding::failure("seeds", "it is not a node of a cluster").remedy(
                 format!("for one server write redis://{name}; a node has cluster-enabled yes"),
             ),
             _ if is_member(name) => continue,
@@ -86,7 +86,7 @@ fn seeds(cluster: &Cluster, options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// How many nodes there are, and what the others think of them.
+/// How many nodes there are, and their view of each other.
 fn members(cluster: &Cluster) -> Vec<Finding> {
     let members = || cluster.members.iter().map(|(member, _)| member);
     let primaries = members().filter(|member| member.slots > 0).count();
@@ -164,9 +164,10 @@ fn reach(cluster: &Cluster) -> Vec<Finding> {
                 (Some(id), _) if *id != member.id => {
                     Finding::failure("reach", format!("another node answers there: {id}"))
                 }
-                (_, false) => {
-                    Finding::failure("reach", "a server answers there that is no node of a cluster")
-                }
+                (_, false) => Finding::failure(
+                    "reach",
+                    "a server answers there that is not a node of a cluster",
+                ),
                 _ => continue,
             },
         };
@@ -228,7 +229,7 @@ fn other_owners(cluster: &Cluster) -> Vec<Finding> {
     views.collect()
 }
 
-/// Who could take over the slots of each primary.
+/// The replicas that could take over the slots of each primary.
 fn replicas(cluster: &Cluster) -> Vec<Finding> {
     let mut findings = Vec::new();
     let follows = |primary: &Member, other: &(Member, Node)| {

@@ -1,4 +1,4 @@
-//! What a cluster would have to be broken for: replies, and what is judged by them.
+//! Faults that a cluster would have to be broken for: replies, and the judgement of them.
 
 use super::view::Member;
 use super::*;
@@ -106,7 +106,7 @@ fn the_nodes_of_both_replies_are_the_members() {
         ("10.0.0.1:1", "", 100, false),
         ("10.0.0.2:2", "", usize::from(SLOTS) - 100, true),
         ("10.0.0.3:3", "a", 0, false),
-        // `fail?` is what one node thinks; `fail` is what most do.
+        // `fail?` is the opinion of one node; `fail` is that of most.
         ("[::1]:4", "b", 0, false),
         ("asked:0", "", 0, false),
     ];

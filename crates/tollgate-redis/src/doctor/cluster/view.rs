@@ -7,12 +7,12 @@ use crate::doctor::slots::Slots;
 use crate::options::Endpoint;
 use crate::slots::Announced;
 
-/// What was seen of a cluster.
+/// The observations of a cluster.
 pub(super) struct Cluster {
     pub(super) seeds: Vec<Seed>,
-    /// What the node said that knows the owners of most slots.
+    /// The view of the node that knows the owners of most slots.
     pub(super) view: View,
-    /// Who are in the cluster by that view, each with what was seen of it.
+    /// The members of the cluster by that view, each with its observations.
     pub(super) members: Vec<(Member, Node)>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Seed {
     pub(super) said: Said,
 }
 
-/// What is found at an address of the URL.
+/// The answer at an address of the URL.
 pub(super) enum Said {
     Unreachable(String),
     Refused(String),
@@ -62,7 +62,7 @@ impl Listed {
     }
 }
 
-/// What one node says of its cluster.
+/// One node's view of its cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct View {
     pub(super) slots: Slots,
@@ -113,7 +113,7 @@ impl View {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Member {
     pub(super) id: String,
-    /// What is announced; empty when the node does not know its own address.
+    /// The announced host; empty when the node does not know its own address.
     pub(super) host: String,
     /// Where clients look for it.
     pub(super) endpoint: Endpoint,

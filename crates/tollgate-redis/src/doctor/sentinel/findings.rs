@@ -1,4 +1,4 @@
-//! Judges sentinels and the servers under them by what was seen.
+//! Judges sentinels and the servers under them by the observations.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::doctor::nodes::{Node, each, failover, timeout};
 /// With fewer sentinels no majority is left when one machine is lost.
 const SENTINELS: usize = 3;
 
-/// What a failover by sentinels loses.
+/// The loss in a failover by sentinels.
 const LOST: &str = "a primary that was replaced goes on until it hears of it, and what it admits \
                     then is forgotten";
 
@@ -33,12 +33,12 @@ pub(super) fn diagnose(watch: &Watch) -> Vec<Finding> {
     findings
 }
 
-/// What the sentinel said that knows the latest failover.
+/// The answer of the sentinel that knows the latest failover.
 fn latest<'w>(known: &[(&'w str, &'w Monitored)]) -> Option<&'w Monitored> {
     known.iter().rev().map(|(_, monitored)| *monitored).max_by_key(|monitored| monitored.epoch)
 }
 
-/// What each address of the URL answers.
+/// The answer of each address of the URL.
 fn sentinels(watch: &Watch) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for (name, answer) in &watch.sentinels {
@@ -55,7 +55,7 @@ fn sentinels(watch: &Watch) -> Vec<Finding> {
                      sentinel_user=USER where they have users",
                 )
             }
-            AddressAnswer::NotASentinel => Finding::failure("sentinels", "it is no sentinel")
+            AddressAnswer::NotASentinel => Finding::failure("sentinels", "it is not a sentinel")
                 .remedy(format!("for one server write redis://{name}")),
             AddressAnswer::UnknownName(names) => {
                 let (what, remedy) = unknown(&watch.name, names);
@@ -169,7 +169,7 @@ fn primary(watch: &Watch) -> Option<Finding> {
     Some(found.about(name))
 }
 
-/// Who could take over.
+/// The replicas that could take over.
 fn replicas(watch: &Watch) -> Vec<Finding> {
     let replicas = || watch.servers.iter().skip(1);
     let mut findings = Vec::new();

@@ -1,4 +1,4 @@
-//! What sentinels would have to be broken for: replies, and what is judged by them.
+//! Faults that sentinels would have to be broken for: replies, and the judgement of them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Finding, Level};
 use crate::doctor::nodes::Node;
 
-/// What a sentinel says of a primary at this port, with these fields changed.
+/// A sentinel's reply about a primary at this port, with these fields changed.
 fn monitored(port: &str, changed: &[(&str, &str)]) -> Monitored {
     let usual = [
         ("ip", "10.0.0.1"),
@@ -24,7 +24,7 @@ fn monitored(port: &str, changed: &[(&str, &str)]) -> Monitored {
     Monitored::read(&fields).unwrap()
 }
 
-/// What sentinels say is seen together; the server has this role.
+/// The sentinels' replies are seen together; the server has this role.
 fn watch(said: &[Monitored], role: &str) -> Watch {
     let answers: Vec<AddressAnswer> =
         said.iter().map(|one| AddressAnswer::Knows(Box::new(one.clone()))).collect();

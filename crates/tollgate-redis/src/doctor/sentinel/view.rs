@@ -6,17 +6,17 @@ use crate::command_reply::CommandReply;
 use crate::doctor::nodes::Node;
 use crate::options::Endpoint;
 
-/// What was seen of sentinels and servers.
+/// The observations of sentinels and servers.
 pub(super) struct Watch {
     pub(super) name: String,
     /// The sentinels of the URL.
     pub(super) sentinels: Vec<(String, AddressAnswer)>,
-    /// The primary that the latest answer names, and the replicas that are known, each with what
-    /// was seen of it. The primary is the first.
+    /// The primary that the latest answer names, and the known replicas, each with its
+    /// observations. The primary is the first.
     pub(super) servers: Vec<(Watched, Node)>,
 }
 
-/// What an address of the URL answers.
+/// The answer of an address of the URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum AddressAnswer {
     Unreachable(String),
@@ -27,7 +27,7 @@ pub(super) enum AddressAnswer {
     Knows(Box<Monitored>),
 }
 
-/// What a sentinel knows of a primary.
+/// A sentinel's knowledge of a primary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Monitored {
     pub(super) primary: Watched,

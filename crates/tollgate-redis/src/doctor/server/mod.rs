@@ -10,7 +10,7 @@ use super::slots::Slots;
 /// A question about one server. There is no answer where the server does not say enough.
 pub(super) type Topic = fn(&Facts) -> Option<Finding>;
 
-/// What holds for a server wherever it is, in the order in which it is reported.
+/// The checks of a server wherever it is, in the order in which they are reported.
 pub(super) const EVERYWHERE: [Topic; 9] = [
     info,
     |facts| seen(facts).map(version),
@@ -23,7 +23,7 @@ pub(super) const EVERYWHERE: [Topic; 9] = [
     writes,
 ];
 
-/// The same with what holds for one server alone.
+/// The same with the checks of a single server.
 const OF_ONE: [Topic; 14] = [
     info,
     |facts| seen(facts).map(version),

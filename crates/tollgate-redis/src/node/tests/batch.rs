@@ -17,7 +17,7 @@ use crate::script::Script;
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// What [`counting`] does, for several questions of one key and one argument.
+/// The same as [`counting`], for several questions of one key and one argument.
 fn counting_many() -> Script {
     let text = "local all = {}
 for i = 1, #KEYS do
@@ -32,7 +32,7 @@ async fn ask(client: &Node, batch: &Arc<BatchScript>, nonce: u64) -> Result<Vec<
     answer.map_err(|error| fault(&error).clone())
 }
 
-/// Three questions at once, and whether the server has the script of several.
+/// Three concurrent questions, and whether the server has the script of several.
 async fn three(client: &Node, batch: &Arc<BatchScript>) -> [Result<Vec<Value>, Fault>; 3] {
     let (one, two, three) =
         tokio::join!(ask(client, batch, 1), ask(client, batch, 2), ask(client, batch, 3));
@@ -135,7 +135,7 @@ async fn what_cannot_be_asked_together_is_asked_alone() {
         let (client, batch) = (connect(fake.options()).await, ready());
         assert_eq!(three(&client, &batch).await, [seven(), seven(), seven()], "{refusal}");
         assert_eq!([fake.heard("1"), fake.heard("2"), fake.heard("3")], [1, 1, 2], "{refusal}");
-        // And from then on at once, but for what a load mends.
+        // And from then on immediately, except for faults that a load repairs.
         let again = u64::from(refusal.starts_with("TRYAGAIN"));
         if !refusal.starts_with("NOSCRIPT") {
             assert_eq!(three(&client, &batch).await, [seven(), seven(), seven()], "{refusal}");
@@ -146,7 +146,7 @@ async fn what_cannot_be_asked_together_is_asked_alone() {
     }
 }
 
-/// However many come at once, all are sent before any is answered, in their order: tokio gives a
+/// However many come together, all are sent before any is answered, in their order: tokio gives a
 /// task a budget of 128 exchanges for a turn, which must not count here.
 #[tokio::test]
 async fn however_many_come_at_once_all_are_sent() {

@@ -13,12 +13,12 @@ use crate::options::Options;
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// Who signs certificates of clients: its own in PEM, and what it signs with.
+/// The authority of certificates of clients: its certificate in PEM, and its issuer.
 fn authority() -> (String, Issuer<'static, KeyPair>) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Of the same name as what it signs, it would be taken for self-signed.
+    // With the same name as the certificate that it signs, it would be taken for self-signed.
     params.distinguished_name.push(DnType::CommonName, "an authority");
     let pem = params.self_signed(&key).unwrap().pem();
     (pem, Issuer::new(params, key))
@@ -98,9 +98,9 @@ async fn files_that_cannot_be_used_are_told() {
     let none = folder.path().join("none.pem");
     for (chain, key, says) in [
         (&chain, &other, "other.key does not fit the certificate"),
-        (&key, &key, "own.key is no certificate in PEM"),
-        (&chain, &chain, "own.pem is no private key in PEM"),
-        (&none, &key, "none.pem is no certificate in PEM"),
+        (&key, &key, "own.key is not a certificate in PEM"),
+        (&chain, &chain, "own.pem is not a private key in PEM"),
+        (&none, &key, "none.pem is not a certificate in PEM"),
     ] {
         let options = Options::tls("localhost", 1).certificate(chain, key);
         let options = options.authorities(*include_bytes!("tls/authority.pem"));

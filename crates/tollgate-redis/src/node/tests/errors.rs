@@ -11,7 +11,7 @@ use crate::script::Script;
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// What counting fails with.
+/// The fault of counting.
 async fn failure(client: &Node) -> Fault {
     let error = call(client, &counting(), LONG).await.unwrap_err();
     let fault = fault(&error).clone();
@@ -163,7 +163,7 @@ async fn tls_is_checked_and_the_wrong_port_is_named() {
     assert!(matches!(refusal(no_pem).await, Fault::Tls { .. }));
 }
 
-/// By a clock that stands still while anything is to be done, and goes on at once where all wait.
+/// By a clock that pauses while there is work, and goes on immediately where all wait.
 #[tokio::test(start_paused = true)]
 async fn a_frozen_server_takes_no_longer_than_the_timeout_says() {
     // The kernel accepts, and nobody reads.

@@ -12,7 +12,7 @@ use super::{connect, count};
 use crate::event_loop::{Driver, EventLoop, Stream};
 use crate::options::Options;
 
-/// A thread with a runtime of its own, apart from that of the test.
+/// A thread with a separate runtime, apart from that of the test.
 #[derive(Debug)]
 struct Apart {
     drivers: mpsc::UnboundedSender<Driver>,

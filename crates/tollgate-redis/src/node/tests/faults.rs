@@ -76,7 +76,7 @@ async fn frozen_and_back(breaker_timeout: Duration) {
     assert!(tally.ambiguous >= 1, "{tally:?}");
     server.thaw();
     recover(&client, &mut tally).await;
-    // What was answered ran once; what was not ran once or never.
+    // An answered call ran once; an unanswered one ran once or never.
     let ran = server.count("k:1").await;
     assert!((tally.answered..=tally.answered + tally.ambiguous).contains(&ran), "{ran} {tally:?}");
 }
@@ -109,7 +109,7 @@ async fn a_question_that_is_late_before_it_is_sent_ends_no_connection() {
     assert_eq!(count(&client).await, charged + 1, "what was not sent was not charged");
 }
 
-/// However many calls are late at once, the server was silent for no longer.
+/// However many calls are late together, the server was silent for no longer.
 #[tokio::test]
 async fn a_stall_is_no_outage() {
     let server = Server::start(&[]);
@@ -232,9 +232,9 @@ fn a_client_outlives_the_runtime_it_was_made_in() {
     assert_eq!(runtime().block_on(count(&client)), 2);
 }
 
-/// Sentinels cut off all connections of a replica when they promote it. Whoever looks for its
-/// promotion looks again at once: a look at what else may be wrong with its port takes 250 ms, and
-/// for so long the old primary admits what is lost.
+/// Sentinels cut off all connections of a replica when they promote it. A client that looks for its
+/// promotion looks again immediately. A look at another possible fault of its port takes 250 ms,
+/// and for that time the old primary admits units that are lost.
 #[tokio::test]
 async fn a_replica_that_is_promoted_during_a_look_is_asked_again_at_once() {
     let fake = Fake::start(|number, words| match (number, words[0].as_str()) {

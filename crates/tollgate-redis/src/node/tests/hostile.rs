@@ -133,8 +133,8 @@ async fn a_late_connection_gets_no_more_questions_and_the_old_ones_go_on() {
     // Refused while the breaker is open, which a new connection ends.
     until("another connection answers", async || ask(&client, 4, LONG).await.is_ok()).await;
     assert_eq!(fake.connections.load(Ordering::SeqCst), 2);
-    // The late answers come in order, the one that nobody waits for among them, and each
-    // question gets its own: what is said of redis-rs in `Wire` holds.
+    // The late answers come in order, the one that nobody waits for among them, and each question
+    // gets its own: the statement about redis-rs in `Wire` is true.
     let mut third = redis::cmd("EVALSHA");
     let third = old.exchange(third.arg("3"), Deadline::within(LONG)).await.unwrap();
     let Value::Array(third) = third else { panic!("{third:?}") };

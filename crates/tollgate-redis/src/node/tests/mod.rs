@@ -56,7 +56,7 @@ async fn with_others(
     called(client, call, deadline).await
 }
 
-/// Calls a node that is no part of a cluster.
+/// Calls a node that is not a part of a cluster.
 async fn called(
     client: &Node,
     mut call: Call<'_>,
@@ -66,7 +66,7 @@ async fn called(
     Ok(answer.map_err(Fault::from)?)
 }
 
-/// Calls a script with one key and a nonce of its own.
+/// Calls a script with one key and a new nonce.
 async fn call(client: &Node, script: &Script, deadline: Duration) -> Result<i64, StoreError> {
     static NONCE: AtomicU64 = AtomicU64::new(1);
     let nonce = NONCE.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,7 @@ async fn call(client: &Node, script: &Script, deadline: Duration) -> Result<i64,
     Ok(count)
 }
 
-/// The same with the client's own deadline, for what must succeed.
+/// The same with the client's own deadline, for calls that must succeed.
 async fn count(client: &Node) -> i64 {
     call(client, &counting(), client.options().deadline).await.unwrap()
 }

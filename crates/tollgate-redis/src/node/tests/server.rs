@@ -39,11 +39,11 @@ impl Server {
     }
 
     pub(super) fn options(&self) -> Options {
-        // A test's machine is busy; what is about deadlines sets its own.
+        // A test's machine is busy; a test about deadlines sets its own.
         Options::tcp("127.0.0.1", self.port).deadline(Duration::from_secs(5))
     }
 
-    /// Sends a command as the user `default`, on a connection of its own.
+    /// Sends a command as the user `default`, on a new connection.
     pub(super) async fn tell(&self, words: &[&str]) -> Value {
         tell(self.options(), words).await
     }
@@ -71,7 +71,7 @@ impl DerefMut for Server {
     }
 }
 
-/// Sends a command on a connection of its own.
+/// Sends a command on a new connection.
 pub(super) async fn tell(options: Options, words: &[&str]) -> Value {
     let wire = Connector::new(options).unwrap().open(0, |_| {}).await.unwrap();
     let mut command = redis::Cmd::new();
@@ -79,7 +79,7 @@ pub(super) async fn tell(options: Options, words: &[&str]) -> Value {
     wire.exchange(&command, Deadline::within(PATIENCE)).await.unwrap()
 }
 
-/// What the fake server does with a command.
+/// The fake server's reaction to a command.
 pub(super) enum Act {
     Say(Vec<u8>),
     Nothing,

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const PING: &str = "*1\r\n$4\r\nPING\r\n";
 const PROBE: &str = "*3\r\n$7\r\nCOMMAND\r\n$4\r\nINFO\r\n$6\r\nTS.ADD\r\n";
-/// What Redis Stack 7.4 says of the command, shortened to its first three elements.
+/// The reply of Redis Stack 7.4 about the command, shortened to its first three elements.
 const KNOWN: &str = "*1\r\n*3\r\n$6\r\nts.add\r\n:-1\r\n*3\r\n+write\r\n+denyoom\r\n+module\r\n";
 
 /// A step of the server in a test.
@@ -42,7 +42,7 @@ enum Step {
     Close,
     /// The client closes it, without another word.
     Gone,
-    /// The test is told that the server is here.
+    /// The test gets a notice that the server is here.
     Tell(Arc<Notify>),
 }
 use Step::{Close, Gone, Hear, Say, Tell};
@@ -55,7 +55,7 @@ fn say(bytes: impl Into<String>) -> Step {
     Say(bytes.into())
 }
 
-/// What every connection begins with.
+/// The beginning of every connection.
 fn greeting() -> Vec<Step> {
     vec![hear(PING), say("+PONG\r\n"), hear(PROBE), say(KNOWN)]
 }
@@ -182,7 +182,7 @@ fn short(found: &[FoundSeries]) -> Vec<String> {
     found.iter().map(connection).collect()
 }
 
-/// What a query fails with when this is the answer, and the connection closes then.
+/// The failure of a query when this is the answer, and the connection closes then.
 async fn answered(answer: &str) -> TimeSeriesError {
     let asked = resp("TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits");
     let (server, series) = scripted([hear(asked), say(answer), Close]).await;

@@ -1,4 +1,4 @@
-//! Sums that are asked for, and answers that are none.
+//! Sums that are asked for, and invalid answers.
 
 use super::*;
 use crate::fault::Fault;

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::node::CommandConnection;
 use crate::options::Options;
 
-/// Redis 7 has no time series of its own.
+/// Redis 7 has no built-in time series.
 #[tokio::test]
 async fn a_redis_without_time_series_says_what_is_missing() {
     let server = redis_or_skip!();
@@ -88,7 +88,7 @@ async fn a_redis_with_time_series_adds_up() {
     let end = Query { from_ms: Some(102_000), ..query(1_000) };
     assert_eq!(series.range(&end).await.unwrap().iter().map(|f| f.buckets.len()).sum::<usize>(), 1);
 
-    // What is too old is refused, and the others are taken.
+    // Samples that are too old are refused, and the others are taken.
     let recorded = series.record(&[at(&yes, 500_000, 1), at(&yes, 1, 1)]).await.unwrap();
     assert_eq!((recorded.taken, recorded.refused), (1, 1));
     let error = recorded.error.unwrap();

@@ -1,9 +1,9 @@
-//! What a server refuses, or does not have.
+//! Commands that a server refuses, or does not have.
 
 use super::*;
 use crate::fault::{ChargeState, Fault};
 
-/// What is said to `COMMAND INFO TS.ADD` is the error.
+/// The error after this reply to `COMMAND INFO TS.ADD`.
 async fn refusal(answer: &str) -> TimeSeriesError {
     let server =
         Scripted::start(vec![hear(PING), say("+PONG\r\n"), hear(PROBE), say(answer), Close]);

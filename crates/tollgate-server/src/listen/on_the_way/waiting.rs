@@ -1,4 +1,4 @@
-//! The answers of one connection that wait to be read, by what is known of them.
+//! The answers of one connection that wait to be read, by the evidence about them.
 
 #[cfg(feature = "grpc")]
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +72,7 @@ impl Waiting {
         oldest.map(|answer| answer.undelivered.delivered()).is_some()
     }
 
-    /// All that was written is read.
+    /// Everything that was written is read.
     pub(super) fn read_all(&mut self) {
         self.written.drain(..).for_each(|(_, answer)| answer.undelivered.delivered());
     }
@@ -196,7 +196,7 @@ impl Waiting {
         self.take_out(|message| message.stream == Some(stream))
     }
 
-    /// All that was to be written is written. Returns what was discarded.
+    /// Everything to be written is written. Returns what was discarded.
     pub(super) fn flushed(&mut self) -> Vec<AnswerOnTheWay> {
         let mut discarded = Vec::new();
         let is_dropped = |answer: &AnswerOnTheWay| {

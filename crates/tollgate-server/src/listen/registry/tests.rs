@@ -74,7 +74,7 @@ async fn who_is_idle_for_a_second_is_woken_once_to_rest() {
     registry.sweep(REST_TICKS);
     registry.sweep(REST_TICKS + 1);
     assert!(place.pace.is_to_rest() && wakes() == 1);
-    // Who has said something meanwhile is answered first.
+    // A client that has sent something meanwhile is answered first.
     place.pace.set_phase(Phase::Head);
     assert!(!place.pace.is_to_rest());
 }
@@ -135,7 +135,7 @@ async fn who_was_idle_longest_makes_room() {
     let fourth = registry.enter(HERE).unwrap();
     tokio::task::yield_now().await;
     assert_eq!(tasks.each_finished(), [false, false, true]);
-    // Nobody is idle: who has sent half of a head makes room.
+    // Nobody is idle: a client that has sent half of a head makes room.
     places[1].pace.set_phase(Phase::Head);
     fourth.pace.set_phase(Phase::Write);
     let fifth = registry.enter(HERE).unwrap();

@@ -12,7 +12,7 @@ use crate::service::HoldTerms;
 pub(super) const COMMAND: Command = Command {
     name: "tollgate.acquire",
     words: (3, MANY),
-    summary: "Takes a slot of a limit that says how many at once.",
+    summary: "Takes a slot of a concurrency limit.",
     arguments: &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, NAME, WAITING],
     has_key: true,
     run: Run::Later(|call| Box::pin(answer(call))),

@@ -10,7 +10,7 @@ use crate::resp::why::{Why, refused};
 pub(super) const COMMAND: Command = Command {
     name: "tollgate.cancel",
     words: (2, MANY),
-    summary: "Ends a hold, of which nothing was used, as TOLLGATE.COMMIT with 0.",
+    summary: "Ends an unused hold, like TOLLGATE.COMMIT with 0.",
     arguments: &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD],
     run: Run::Later(|call| Box::pin(answer(call))),
     ..COUNTING

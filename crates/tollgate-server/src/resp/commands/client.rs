@@ -1,4 +1,4 @@
-//! `CLIENT`: what a client says of itself.
+//! `CLIENT`: a client's information about itself.
 
 use super::help::{container, help};
 use crate::resp::arguments::argument;

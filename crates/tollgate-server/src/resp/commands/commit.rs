@@ -11,7 +11,7 @@ use crate::resp::why::{Why, refused};
 pub(super) const COMMAND: Command = Command {
     name: "tollgate.commit",
     words: (3, MANY),
-    summary: "Ends a hold, and charges what was used.",
+    summary: "Ends a hold, and charges the used units.",
     arguments: &[HOLD, argument("units", "integer"), ASKED_ON, ASKED_POLICY, MORE, SHARD],
     run: Run::Later(|call| Box::pin(answer(call))),
     ..COUNTING

@@ -13,7 +13,7 @@ pub(super) const CONFIG: Command =
 pub(super) const GET: Command = Command {
     name: "config|get",
     words: (3, MANY),
-    summary: "Answers what redis-benchmark asks: `save` and `appendonly`.",
+    summary: "Answers the questions of redis-benchmark: `save` and `appendonly`.",
     arguments: &[several("parameter", "string")],
     run: Run::Now(get),
     ..ABOUT

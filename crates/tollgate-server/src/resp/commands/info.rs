@@ -1,4 +1,4 @@
-//! `INFO`: what the server is.
+//! `INFO`: the server's description.
 
 use core::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::resp::session::Shared;
 pub(super) const COMMAND: Command = Command {
     name: "info",
     words: (1, MANY),
-    summary: "Says what the server is.",
+    summary: "Describes the server.",
     arguments: &[several("section", "string")],
     run: Run::Now(answer),
     ..ABOUT

@@ -10,7 +10,7 @@ use crate::service::Act;
 pub(super) const COMMAND: Command = Command {
     name: "tollgate.peek",
     words: (3, MANY),
-    summary: "Answers what TOLLGATE.CHECK would, and counts nothing.",
+    summary: "Gives the answer of TOLLGATE.CHECK, and counts nothing.",
     arguments: &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, KIND],
     flags: &["readonly", "fast"],
     has_key: true,

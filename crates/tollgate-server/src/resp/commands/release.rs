@@ -10,7 +10,7 @@ use crate::resp::why::{Why, refused};
 pub(super) const COMMAND: Command = Command {
     name: "tollgate.release",
     words: (2, MANY),
-    summary: "Gives back what a hold keeps.",
+    summary: "Gives back the units of a hold.",
     arguments: &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD],
     run: Run::Later(|call| Box::pin(answer(call))),
     ..COUNTING

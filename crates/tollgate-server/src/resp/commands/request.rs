@@ -53,7 +53,7 @@ fn hold_terms(options: &Options<'_>) -> Result<Option<HoldTerms>, Why> {
     let ttl = options.ttl("RESERVE")?;
     let at_end = options.lower("ATEND");
     if ttl.is_none() && at_end.is_some() {
-        return Err("ATEND is for what is reserved: leave it out, or add RESERVE".into());
+        return Err("ATEND is for reservations: leave it out, or add RESERVE".into());
     }
     let acts = ["RESERVE", "ACQUIRE", "PEEK", "CHARGE"].into_iter();
     if acts.filter(|act| options.has(act)).count() > 1 {

@@ -34,7 +34,7 @@ pub(super) const COMMAND: Command = Command {
 async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let asked = Asked::under_limits(COMMAND.arguments, call.words)?;
-    let missing = "for how long? TTL is missing, as TTL 60000 for 60 s";
+    let missing = "TTL is missing, e.g. TTL 60000 for 60 s";
     let ttl = asked.options.ttl("TTL")?.ok_or(missing)?;
     let at_end = asked.options.lower("ATEND");
     let terms = HoldTerms::reserve(Some(ttl), at_end.as_deref()).map_err(refused)?;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whoever runs the service says which inline limits callers may give.
+/// The operator chooses which inline limits callers may give.
 #[tokio::test]
 async fn callers_give_the_limits_that_they_may() {
     let single = r#"{"subject": "user:1", "limit": "5/1h"}"#;

@@ -59,16 +59,16 @@ async fn a_check_that_waits_counts_for_no_ban() {
             let said = redis.reply().await;
             assert!(said.contains(r#""allowed", 0"#), "{said}");
         }
-        // Who does not wait is banned as ever.
+        // A caller that does not wait is banned as always.
         assert!(!is_banned(&done(client, "/v1/check", ask(json!({}))).await));
         assert!(is_banned(&done(client, "/v1/check", ask(json!({}))).await));
         let in_line = ask(json!({ "waiting": "in_line" }));
-        refused(client, "/v1/check", in_line, 400, "no slot to stand in line for").await;
+        refused(client, "/v1/check", in_line, 400, "no slot to wait in line for").await;
         refused(client, "/v1/peek", waits.clone(), 400, "is not waited for").await;
         refused(client, "/v1/charge", waits, 400, "is not waited for").await;
         redis.send(&waits_by(line, "IN_LINE")).await;
         let said = redis.reply().await;
-        assert!(said.contains("no slot to stand in line for"), "{said}");
+        assert!(said.contains("no slot to wait in line for"), "{said}");
     }
 }
 

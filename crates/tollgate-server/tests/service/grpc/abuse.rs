@@ -70,7 +70,7 @@ async fn a_message_is_bounded_and_others_go_on() {
     let wire = service.wire().await;
     let long = format!("user={}", "x".repeat(1_100_000));
     assert_eq!(wire.refused(&request("shop", &[&long])).await.0, Code::OutOfRange);
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
     // Bytes that are not a message.
     for (bytes, code) in [
         (&b"\x00\x00\x00\x00\x02\xff\xff"[..], Code::Internal),
@@ -88,7 +88,7 @@ async fn a_message_is_bounded_and_others_go_on() {
         "http://localhost/grpc.reflection.v1alpha.ServerReflection/X".parse().unwrap();
     let said = wire.clone().0.send_request(other).await.unwrap();
     assert_eq!(code_of(said).await, Code::Unimplemented);
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 1");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 1");
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn the_memory_of_all_messages_is_bounded() {
     let service = service_with(RULES, |options| options.bounds.buffers = 600_000).await;
     let wire = service.wire().await;
     let long = format!("user={}", "x".repeat(60_000));
-    assert_eq!(wire.told("shop", &[&long]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &[&long]).await, "OK: OK 2");
     let (sender, receiver) = mpsc::channel(2);
     let mut message = vec![0, 0, 4, 0, 0];
     message.extend(vec![0; 240_000]);
@@ -113,7 +113,7 @@ async fn the_memory_of_all_messages_is_bounded() {
         assert!(began.elapsed() < LONG, "there is always room");
         tokio::task::yield_now().await;
     }
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2", "short ones need none");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2", "short ones need none");
     drop(sender);
     code_of(waiting.await.unwrap().unwrap()).await;
     assert!(wire.ask(&request("shop", &[&long])).await.is_ok(), "there is room again");
@@ -181,7 +181,7 @@ async fn calls_have_a_bound_together_and_leave_room_to_others() {
     assert!((800_000..=2 * 1_024 * 1_024).contains(&room), "{room}");
     let (_, batch) = long_answer();
     assert_eq!(client.post("/v1/check", &batch).await.status.as_u16(), 200);
-    assert_eq!(service.wire().await.told("shop", &["user=2"]).await, "OK: OK 2");
+    assert_eq!(service.wire().await.summary("shop", &["user=2"]).await, "OK: OK 2");
     // A refused call is one that its client may repeat.
     let mut reasons = Vec::new();
     drop(kept);
@@ -226,7 +226,7 @@ async fn a_call_of_health_whose_message_does_not_come_is_not_waited_for() {
 async fn an_idle_connection_is_told_to_go() {
     let service = service_with(RULES, quickly).await;
     let wire = service.wire().await;
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
     let began = Instant::now();
     while !wire.0.is_closed() {
         assert!(began.elapsed() < LONG, "it stays");
@@ -281,7 +281,7 @@ async fn a_client_that_does_not_read_is_closed() {
     let body = Body::new(http_body_util::Full::new(message));
     let response = sender.send_request(call(body)).await.unwrap();
     let wire = Wire::over(TcpStream::connect(tcp(&service.server.grpc()[0])).await.unwrap()).await;
-    assert_eq!(wire.told("shop", &["user=2"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=2"]).await, "OK: OK 2");
     let ended = tokio::time::timeout(LONG, connection).await;
     assert!(ended.is_ok(), "it is never closed");
     drop(response);
@@ -305,7 +305,7 @@ async fn a_flood_of_calls_is_answered_with_one_count() {
     let wire = service.wire().await;
     let calls = (0..2_000).map(|_| {
         let wire = wire.clone();
-        tokio::spawn(async move { wire.told("shop", &["user=vip"]).await })
+        tokio::spawn(async move { wire.summary("shop", &["user=vip"]).await })
     });
     let mut admitted = 0;
     for call in calls.collect::<Vec<_>>() {

@@ -40,7 +40,7 @@ async fn each_descriptor_has_its_status_in_its_place() {
         (&["part=1", "user=3"], "OVER: OVER 0, OK 2"),
         (&["user=1,more=1"], "OK: OK 0"),
     ] {
-        assert_eq!(wire.told("shop", descriptors).await, expected, "{descriptors:?}");
+        assert_eq!(wire.summary("shop", descriptors).await, expected, "{descriptors:?}");
     }
 }
 
@@ -58,19 +58,19 @@ async fn a_status_says_which_limit_and_when_it_begins_anew() {
     let until = YEAR - i64::try_from(now()).unwrap() % YEAR;
     assert!((reset.seconds - until).abs() <= 1, "{reset:?} is not {until}");
     assert_eq!((&none.current_limit, none.duration_until_reset), (&None, None));
-    // Limits of ours: what was asked for comes back when the oldest of two leaves.
+    // Limits of ours: the requested units come back when the oldest of two leaves.
     for expected in ["OK: OK 1", "OK: OK 0"] {
-        assert_eq!(wire.told("shop", &["quick=1"]).await, expected);
+        assert_eq!(wire.summary("shop", &["quick=1"]).await, expected);
     }
     let answer = wire.ask(&request("shop", &["quick=1"])).await.unwrap();
     assert_eq!(summary(&answer), "OVER: OVER 0");
     let status = &answer.statuses[0];
     let limit = status.current_limit.as_ref().unwrap();
-    assert_eq!((limit.requests_per_unit, limit.unit), (2, 0), "10 s are none of Envoy's units");
+    assert_eq!((limit.requests_per_unit, limit.unit), (2, 0), "10 s is not one of Envoy's units");
     let reset = status.duration_until_reset.unwrap();
     assert!((9..=10).contains(&reset.seconds) && reset.nanos == 0, "{reset:?}");
-    // Both count, and what is reported is theirs.
-    assert_eq!(wire.told("shop", &["both=1"]).await, "OK: OK 0");
+    // Both count, and the report is theirs.
+    assert_eq!(wire.summary("shop", &["both=1"]).await, "OK: OK 0");
     let answer = wire.ask(&request("shop", &["both=1"])).await.unwrap();
     assert_eq!(summary(&answer), "OVER: OVER 0");
     assert_eq!(answer.statuses[0].current_limit.as_ref().unwrap().requests_per_unit, 5);
@@ -147,7 +147,7 @@ async fn a_request_brings_its_own_limit() {
     let strict = strict.await;
     let wire = strict.wire().await;
     assert_eq!(wire.refused(&with("user=1", 1, 1)).await.0, Code::PermissionDenied);
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
 }
 
 #[tokio::test]
@@ -169,14 +169,14 @@ async fn what_is_wrong_is_said_and_nothing_charged() {
     let mut much = request("shop", &["user=1"]);
     much.descriptors[0].hits_addend = Some(u64::MAX);
     assert_eq!(wire.refused(&much).await.0, Code::InvalidArgument);
-    assert_eq!(wire.told("shop", &["0 user=1"]).await, "OK: OK 3");
+    assert_eq!(wire.summary("shop", &["0 user=1"]).await, "OK: OK 3");
     // A long value has its own count all the same.
     let (one, other) = ("x".repeat(60_000), format!("{}y", "x".repeat(59_999)));
     for _ in 0..3 {
-        wire.told("shop", &[&format!("user={one}")]).await;
+        wire.summary("shop", &[&format!("user={one}")]).await;
     }
-    assert_eq!(wire.told("shop", &[&format!("user={one}")]).await, "OVER: OVER 0");
-    assert_eq!(wire.told("shop", &[&format!("user={other}")]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &[&format!("user={one}")]).await, "OVER: OVER 0");
+    assert_eq!(wire.summary("shop", &[&format!("user={other}")]).await, "OK: OK 2");
 }
 
 /// Headers of an answer, in the order of their names.
@@ -320,29 +320,29 @@ descriptors:
         (&["0 b=1", "a=2"], "OVER: OVER 0, OK 3"),
         (&["0 a=2", "-1 b=1"], "OK: OK 3, OK 1"),
     ] {
-        assert_eq!(wire.told("shop", descriptors).await, expected, "{descriptors:?}");
+        assert_eq!(wire.summary("shop", descriptors).await, expected, "{descriptors:?}");
     }
     // Twice as many as one check can have.
     let many: Vec<String> = (0..40).map(|number| format!("a=many-{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let said = wire.told("shop", &many).await;
+    let said = wire.summary("shop", &many).await;
     assert_eq!(said, format!("OK: {}", ["OK 4"; 40].join(", ")));
     let mut denied = many.clone();
     denied.push("b=1");
-    wire.told("shop", &["b=1"]).await;
-    assert!(wire.told("shop", &denied).await.starts_with("OVER: OK 4, OK 4"));
-    assert_eq!(wire.told("shop", &["0 a=many-0", "0 a=many-39"]).await, "OK: OK 4, OK 4");
+    wire.summary("shop", &["b=1"]).await;
+    assert!(wire.summary("shop", &denied).await.starts_with("OVER: OK 4, OK 4"));
+    assert_eq!(wire.summary("shop", &["0 a=many-0", "0 a=many-39"]).await, "OK: OK 4, OK 4");
 }
 
 #[tokio::test]
 async fn a_domain_that_nobody_knows_is_admitted_or_denied() {
     let service = service().await;
     let wire = service.wire().await;
-    assert_eq!(wire.told("other", &["user=1", "a=b"]).await, "OK: OK 0, OK 0");
+    assert_eq!(wire.summary("other", &["user=1", "a=b"]).await, "OK: OK 0, OK 0");
     let strict = service_with(RULES, |options| options.envoy.denies_unknown = true).await;
     let wire = strict.wire().await;
-    assert_eq!(wire.told("other", &["user=1", "a=b"]).await, "OVER: OVER 0, OVER 0");
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("other", &["user=1", "a=b"]).await, "OVER: OVER 0, OVER 0");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
 }
 
 #[tokio::test]
@@ -361,7 +361,7 @@ async fn policies_answer_for_domains_without_rules() {
         (&["3 ip=192.0.2.8,path=/pages/1"], "OK: OK 1"),
         (&["user=1"], "OK: OK 0"),
     ] {
-        assert_eq!(wire.told("gateway", descriptors).await, expected, "{descriptors:?}");
+        assert_eq!(wire.summary("gateway", descriptors).await, expected, "{descriptors:?}");
     }
     let answer = wire.ask(&request("gateway", &[login])).await.unwrap();
     let limit = answer.statuses[0].current_limit.clone().unwrap();
@@ -375,10 +375,10 @@ async fn policies_answer_for_domains_without_rules() {
     let mut client = service.client().await;
     let fields = r#"{"fields": {"ip": "192.0.2.7", "path": "/login", "method": "POST"}}"#;
     assert_eq!(client.check(fields).await["allowed"], false);
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2", "rules go before policies");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2", "rules go before policies");
     for (descriptors, says) in [
-        ("ip=here", "descriptors[0]: `ip` is no address"),
-        ("a b=1", "descriptors[0]: this is no name of a field"),
+        ("ip=here", "descriptors[0]: `ip` is not an address"),
+        ("a b=1", "descriptors[0]: this is not the name of a field"),
         ("-1 ip=192.0.2.7", "take no hits back"),
     ] {
         let (code, text) = wire.refused(&request("gateway", &[descriptors])).await;
@@ -437,11 +437,11 @@ async fn one_count_through_all_doors() {
     let wire = service.wire().await;
     let mut client = service.client().await;
     let question = r#"{"subject": "envoy:shop|user=1", "limit": "3/365d via fixed_window"}"#;
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
     assert_eq!(client.check(question).await["remaining"], 1);
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 0");
     assert_eq!(client.check(question).await["allowed"], false);
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OVER: OVER 0");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OVER: OVER 0");
     let page = client.get("/metrics").await.text;
     for line in [
         "tollgate_grpc_calls_total{method=\"ShouldRateLimit\",result=\"ok\"} 2",

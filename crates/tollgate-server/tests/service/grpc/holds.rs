@@ -35,17 +35,17 @@ async fn a_descriptor_settles_the_hold_that_it_names() {
     assert_eq!(summary(&wire.ask(&asked).await.unwrap()), "OK: OK 2, OK 0, OK 2");
     assert_eq!(remaining(&done(&mut client, "/v1/peek", tokens.clone()).await), 75);
     // Again is once; alone, and in a domain that nobody knows.
-    assert_eq!(wire.told("nowhere", &[&settle]).await, "OK: OK 0");
+    assert_eq!(wire.summary("nowhere", &[&settle]).await, "OK: OK 0");
     assert_eq!(remaining(&done(&mut client, "/v1/peek", tokens.clone()).await), 75);
     // No hits are no units.
     let hold = hold_of(done(&mut client, "/v1/reserve", estimate.clone()).await);
-    assert_eq!(wire.told("shop", &[&format!("0 tollgate-hold={hold}")]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &[&format!("0 tollgate-hold={hold}")]).await, "OK: OK 0");
     assert_eq!(remaining(&done(&mut client, "/v1/peek", tokens.clone()).await), 75);
 
     // A slot is given back, whatever the hits.
     let slot = hold_of(done(&mut client, "/v1/acquire", slots.clone()).await);
     assert_eq!(remaining(&done(&mut client, "/v1/peek", slots.clone()).await), 1);
-    assert_eq!(wire.told("shop", &[&format!("tollgate-hold={slot}")]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &[&format!("tollgate-hold={slot}")]).await, "OK: OK 0");
     assert_eq!(remaining(&done(&mut client, "/v1/peek", slots).await), 2);
 
     let hold = hold_of(done(&mut client, "/v1/reserve", estimate).await);
@@ -63,7 +63,7 @@ async fn a_descriptor_settles_the_hold_that_it_names() {
     assert_eq!(ended.code(), Code::FailedPrecondition, "{}", ended.message());
     // With more entries it is a descriptor as any other.
     let more = format!("tollgate-hold={hold},user=1");
-    assert_eq!(wire.told("shop", &[&more]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &[&more]).await, "OK: OK 0");
 }
 
 const ID: &str = "b1946ac92492d2347c6235b4d2611184";
@@ -85,21 +85,21 @@ async fn a_descriptor_settles_the_hold_of_an_id() {
     assert_eq!(remaining(&done(&mut client, "/v1/peek", slots.clone()).await), 1);
     let settle = format!("tollgate-hold-id={ID},subject=jobs,limit=2 at once hold 2m");
     for user in ["user=1", "user=2"] {
-        assert_eq!(wire.told("shop", &[user, &settle]).await, "OK: OK 2, OK 0");
+        assert_eq!(wire.summary("shop", &[user, &settle]).await, "OK: OK 2, OK 0");
         assert_eq!(remaining(&done(&mut client, "/v1/peek", slots.clone()).await), 2);
     }
     // It comes before the acquire, as where a client has gone.
     let early = settle.replace(ID, "0123456789abcdef");
-    assert_eq!(wire.told("nowhere", &[&early]).await, "OK: OK 0");
+    assert_eq!(wire.summary("nowhere", &[&early]).await, "OK: OK 0");
     let mut late = slot;
     late["id"] = json!("0123456789abcdef");
     refused(&mut client, "/v1/acquire", late, 409, "released or committed").await;
-    // Units, which are said.
+    // Units, which are given.
     let estimate = json!({ "subject": "ann", "limit": "100/h via token_bucket", "cost": 60,
                            "ttl": "30s", "id": ID });
     done(&mut client, "/v1/reserve", estimate).await;
     let settle = format!("25 tollgate-hold-id={ID},subject=ann,limit=100/h via token_bucket");
-    assert_eq!(wire.told("shop", &[&settle]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &[&settle]).await, "OK: OK 0");
     let tokens = json!({ "subject": "ann", "limit": "100/h via token_bucket" });
     assert_eq!(remaining(&done(&mut client, "/v1/peek", tokens).await), 75);
     // By policies.
@@ -107,17 +107,17 @@ async fn a_descriptor_settles_the_hold_of_an_id() {
     let job = json!({ "policy": "jobs", "fields": fields, "id": ID });
     done(&mut client, "/v1/acquire", job).await;
     let settle = format!("tollgate-hold-id={ID},policy=jobs,field.kind=job,user=7");
-    assert_eq!(wire.told("shop", &[&settle]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &[&settle]).await, "OK: OK 0");
     let peek = json!({ "policy": "jobs", "fields": fields });
     assert_eq!(remaining(&done(&mut client, "/v1/peek", peek).await), 2);
     for (text, code, says) in [
         ("tollgate-hold-id=short", Code::InvalidArgument, "descriptors[0]: "),
-        (&format!("tollgate-hold-id={ID}"), Code::InvalidArgument, "which hold?"),
+        (&format!("tollgate-hold-id={ID}"), Code::InvalidArgument, "the hold is missing"),
         (&format!("tollgate-hold-id={ID},subject=a,limit=x"), Code::InvalidArgument, "descriptors"),
         (
             &format!("tollgate-hold-id={ID},subject=a,limit=9/h,user=1"),
             Code::InvalidArgument,
-            "`user` is no part",
+            "`user` is not a part",
         ),
         (&format!("-1 {settle}"), Code::InvalidArgument, "cannot be negative"),
         (

@@ -93,7 +93,7 @@ impl Shop {
         Ok((said.code, said.reservation_id))
     }
 
-    /// The hold of what is admitted.
+    /// The hold of an admitted request.
     async fn held(&self, what: (&str, &[&str]), amount: u64) -> String {
         let (code, id) = self.reserve(what, amount, Some(30)).await.unwrap();
         assert!(code == 1 && !id.is_empty(), "{what:?} {amount}: {code}");
@@ -195,7 +195,7 @@ async fn an_estimate_is_held_and_what_was_used_is_charged() {
 async fn what_is_not_held_is_charged_all_the_same() {
     let shop = shop().await;
     for (ann, bob) in ANN.into_iter().zip(BOB) {
-        // An id that nobody gave out, and none.
+        // An unknown id, and no id.
         assert!(!shop.commit(ann, "an-id", 1).await.unwrap());
         assert!(!shop.commit(ann, "", 1).await.unwrap());
         assert!(!shop.commit(ann, "an-id", 0).await.unwrap());
@@ -240,7 +240,7 @@ async fn a_hold_lasts_a_minute_at_most() {
             assert_eq!(shop.looked(ann).await, "OK: OK 10", "{asked:?}");
         }
     }
-    // A slot says its own time, and comes back with the commit.
+    // A slot has its own time, and comes back with the commit.
     let jobs = ("shop", &["jobs=a"][..]);
     let (_, one) = shop.reserve(jobs, 4, None).await.unwrap();
     shop.denied(jobs, 1).await;
@@ -252,7 +252,7 @@ async fn a_hold_lasts_a_minute_at_most() {
     assert_eq!(code, 1, "the slot was free after its own time");
 }
 
-/// The minute bounds holds on units alone: whoever relies on a slot keeps it for its own time.
+/// The minute bounds holds on units alone: a caller that relies on a slot keeps it for its time.
 #[tokio::test]
 async fn a_slot_is_held_for_its_own_time() {
     let shop = shop().await;
@@ -325,7 +325,7 @@ async fn rules_without_a_count_hold_nothing() {
 async fn what_makes_no_sense_is_refused() {
     let shop = shop().await;
     for ann in ANN {
-        // It can never fit, and whoever asks for it must not pass by an error.
+        // It can never fit, and a caller that asks for it must not pass by an error.
         for amount in [11, (1 << 40) + 1, 1 << 53, u64::MAX] {
             shop.denied(ann, amount).await;
         }

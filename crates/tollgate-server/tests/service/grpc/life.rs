@@ -37,14 +37,14 @@ async fn health_is_asked_by_three_names_and_ends_first() {
     let ending = tokio::spawn(service.server.end());
     let began = Instant::now();
     while health(&wire, "").await != Ok(2) {
-        assert!(began.elapsed() < Duration::from_secs(2), "it says nothing of its end");
+        assert!(began.elapsed() < Duration::from_secs(2), "it does not report its end");
         tokio::task::yield_now().await;
     }
     // It still answers while it lingers, and then its connections end.
     for name in NAMES {
         assert_eq!(health(&wire, name).await, Ok(2), "{name}");
     }
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
     let stopping = ending.await.unwrap();
     assert_eq!(stopping.cut, 0, "{stopping:?}");
     assert!(wire.ask(&request("shop", &["user=1"])).await.is_err());
@@ -112,23 +112,23 @@ async fn changed_rules_are_taken_and_broken_ones_are_not() {
     })
     .await;
     let wire = service.wire().await;
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
     // By itself, and the count stays.
     rules(folder.path(), &RULES.replace("requests_per_unit: 3", "requests_per_unit: 30"));
     let began = Instant::now();
-    while wire.told("shop", &["0 user=1"]).await != "OK: OK 29" {
+    while wire.summary("shop", &["0 user=1"]).await != "OK: OK 29" {
         assert!(began.elapsed() < Duration::from_secs(60), "the new rules are not in force");
         tokio::time::sleep(Duration::from_millis(50)).await; // tidy: sleep-ok a look each
     }
     let mut client = service.client().await;
     rules(folder.path(), "domain: shop\ndescriptors: [{ kez: a }]\n");
     service.server.reread_rules().await;
-    assert_eq!(wire.told("shop", &["0 user=1"]).await, "OK: OK 29");
+    assert_eq!(wire.summary("shop", &["0 user=1"]).await, "OK: OK 29");
     let page = client.get("/metrics").await.text;
     assert!(page.contains("tollgate_envoy_reloads_total{result=\"broken\"} "), "{page}");
     rules(folder.path(), "domain: other\n");
     service.server.reread_rules().await;
-    assert_eq!(wire.told("shop", &["0 user=1"]).await, "OK: OK 0", "nobody knows it");
+    assert_eq!(wire.summary("shop", &["0 user=1"]).await, "OK: OK 0", "nobody knows it");
 }
 
 #[tokio::test]
@@ -147,10 +147,10 @@ async fn clients_come_with_tls_and_over_a_unix_socket() {
     let stream = connector.connect(name(), tcp).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let wire = Wire::over(stream).await;
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
     let unix = UnixStream::connect(&socket).await.unwrap();
     let wire = Wire::over(connector.connect(name(), unix).await.unwrap()).await;
-    assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 1");
+    assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 1");
 }
 
 /// A store that freezes: each domain's rule answers, within the time that the caller waits.
@@ -177,8 +177,8 @@ async fn a_late_store_is_answered_for_within_the_deadline() {
     })
     .await;
     let wire = service.wire().await;
-    assert_eq!(wire.told("error-envoy", &["a=1", "a=2"]).await, "OK: OK 8, OK 8");
-    assert_eq!(wire.told("error-tollgate", &["a=1", "a=2"]).await, "OK: OK 8, OK 8");
+    assert_eq!(wire.summary("error-envoy", &["a=1", "a=2"]).await, "OK: OK 8, OK 8");
+    assert_eq!(wire.summary("error-tollgate", &["a=1", "a=2"]).await, "OK: OK 8, OK 8");
     server.freeze();
     for (on_failure, expected) in [
         ("allow", "OK: OK 0, OK 0"),

@@ -58,12 +58,12 @@ async fn hits_are_counted_by_rule_under_the_names_of_the_reference() {
     let wire = service.wire().await;
     // Seven of ten, then two beyond eight, then two that do not fit.
     for hits in ["7", "3", "2"] {
-        wire.told("shop", &[&format!("{hits} user=1")]).await;
+        wire.summary("shop", &[&format!("{hits} user=1")]).await;
     }
-    wire.told("shop", &["0 user=2", "-1 user=1"]).await;
-    wire.told("shop", &["user=3,path=/a.b", "user=3,path=/a.b", "user=3,path=/c"]).await;
-    wire.told("shop", &["trial=1", "trial=1", "banned=1"]).await;
-    wire.told("other", &["user=1"]).await;
+    wire.summary("shop", &["0 user=2", "-1 user=1"]).await;
+    wire.summary("shop", &["user=3,path=/a.b", "user=3,path=/a.b", "user=3,path=/c"]).await;
+    wire.summary("shop", &["trial=1", "trial=1", "banned=1"]).await;
+    wire.summary("other", &["user=1"]).await;
     let page = client.get("/metrics").await.text;
     let counts = ["1 0 0 1 0", "2 1 1 1 1", "12 10 2 2 0", "2 2 1 0 0"];
     let expected: Vec<_> =

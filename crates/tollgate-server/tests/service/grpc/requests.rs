@@ -20,23 +20,26 @@ async fn a_request_that_envoy_asks_about_twice_is_charged_once() {
     let service = reading(RULES).await;
     let (wire, mut client) = (service.wire().await, service.client().await);
     for (id, remaining) in [("a", 2), ("a", 2), ("b", 1), ("a", 2), ("b", 1)] {
-        let said = wire.told("shop", &["user=1", &format!("tollgate-request-id={id}")]).await;
+        let said = wire.summary("shop", &["user=1", &format!("tollgate-request-id={id}")]).await;
         assert_eq!(said, format!("OK: OK {remaining}, OK 0"), "{id}");
     }
     // It may be anywhere, and alone it asks nothing.
-    assert_eq!(wire.told("shop", &["tollgate-request-id=b", "user=1"]).await, "OK: OK 0, OK 1");
-    assert_eq!(wire.told("shop", &["tollgate-request-id=b"]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &["tollgate-request-id=b", "user=1"]).await, "OK: OK 0, OK 1");
+    assert_eq!(wire.summary("shop", &["tollgate-request-id=b"]).await, "OK: OK 0");
     // Other descriptors, other hits or another user are other questions.
-    assert_eq!(wire.told("shop", &["user=2", "tollgate-request-id=b"]).await, "OK: OK 2, OK 0");
-    assert_eq!(wire.told("shop", &["2 user=2", "tollgate-request-id=b"]).await, "OK: OK 0, OK 0");
+    assert_eq!(wire.summary("shop", &["user=2", "tollgate-request-id=b"]).await, "OK: OK 2, OK 0");
+    assert_eq!(
+        wire.summary("shop", &["2 user=2", "tollgate-request-id=b"]).await,
+        "OK: OK 0, OK 0"
+    );
     // Two that ask the same are both charged, and once.
     for _ in 0..2 {
-        let said = wire.told("shop", &["user=3", "user=3", "tollgate-request-id=c"]).await;
+        let said = wire.summary("shop", &["user=3", "user=3", "tollgate-request-id=c"]).await;
         assert!(["OK: OK 2, OK 1, OK 0", "OK: OK 1, OK 2, OK 0"].contains(&&*said), "{said}");
     }
-    assert_eq!(wire.told("shop", &["0 user=3"]).await, "OK: OK 1");
+    assert_eq!(wire.summary("shop", &["0 user=3"]).await, "OK: OK 1");
     // The charge at the end of a stream has no such descriptor, and is as always.
-    assert_eq!(wire.told("shop", &["user=3"]).await, "OK: OK 0");
+    assert_eq!(wire.summary("shop", &["user=3"]).await, "OK: OK 0");
     let page = client.get("/metrics").await.text;
     assert!(page.contains("tollgate_repeated_answers_total 6"), "{page}");
     assert!(page.contains("tollgate_overused_request_ids_total 0"), "{page}");
@@ -75,7 +78,7 @@ async fn an_id_of_nobody_who_is_trusted_is_not_read() {
         .await;
         let (wire, mut client) = (service.wire().await, service.client().await);
         for remaining in [2, 1, 0] {
-            let said = wire.told("shop", &["user=1", "tollgate-request-id=a"]).await;
+            let said = wire.summary("shop", &["user=1", "tollgate-request-id=a"]).await;
             assert_eq!(said, format!("OK: OK {remaining}, OK 0"), "{is_named}");
         }
         let question = r#"{"domain": "shop", "descriptors": [
@@ -94,18 +97,18 @@ async fn ids_under_all_or_nothing() {
     let wire = service.wire().await;
     let both = ["user=1", "path=/a/b", "tollgate-request-id=a"];
     for _ in 0..3 {
-        assert_eq!(wire.told("shop", &both).await, "OK: OK 2, OK 1, OK 0");
+        assert_eq!(wire.summary("shop", &both).await, "OK: OK 2, OK 1, OK 0");
     }
     let costly = ["user=2", "2 path=/a/b", "tollgate-request-id=b"];
     for _ in 0..3 {
-        let said = wire.told("shop", &costly).await;
+        let said = wire.summary("shop", &costly).await;
         assert!(said.starts_with("OVER: OK 3, OVER"), "{said}");
     }
-    assert_eq!(wire.told("shop", &["0 user=2"]).await, "OK: OK 3");
+    assert_eq!(wire.summary("shop", &["0 user=2"]).await, "OK: OK 3");
     // An undone charge is made where there is room again.
-    assert_eq!(wire.told("shop", &["-1 path=/a/b"]).await, "OK: OK 2");
-    assert_eq!(wire.told("shop", &costly).await, "OK: OK 2, OK 0, OK 0");
-    assert_eq!(wire.told("shop", &["0 user=2"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &["-1 path=/a/b"]).await, "OK: OK 2");
+    assert_eq!(wire.summary("shop", &costly).await, "OK: OK 2, OK 0, OK 0");
+    assert_eq!(wire.summary("shop", &["0 user=2"]).await, "OK: OK 2");
 }
 
 #[tokio::test]
@@ -137,13 +140,13 @@ async fn policies_answer_under_an_id_too() {
     let wire = service.wire().await;
     let asked = "remote_address=192.0.2.9,path=/pages/1";
     for (id, remaining) in [("a", 4), ("a", 4), ("b", 3), ("a", 4)] {
-        let said = wire.told("web", &[asked, &format!("tollgate-request-id={id}")]).await;
+        let said = wire.summary("web", &[asked, &format!("tollgate-request-id={id}")]).await;
         assert_eq!(said, format!("OK: OK {remaining}, OK 0"), "{id}");
     }
     // Both of these meet the policy for the same address.
     for _ in 0..2 {
         let other = "remote_address=192.0.2.9,path=/pages/2";
-        let said = wire.told("web", &[asked, other, "tollgate-request-id=c"]).await;
+        let said = wire.summary("web", &[asked, other, "tollgate-request-id=c"]).await;
         assert!(["OK: OK 2, OK 1, OK 0", "OK: OK 1, OK 2, OK 0"].contains(&&*said), "{said}");
     }
 }

@@ -46,7 +46,7 @@ async fn what_is_no_command_is_told_so_and_closed() {
         let rest = redis.rest().await;
         assert!(rest.starts_with(said) && (!said.is_empty() || rest.is_empty()), "{sent}: {rest}");
     }
-    // The rest of what is too long is not read, and the reason still arrives.
+    // The rest of a line that is too long is not read, and the reason still arrives.
     let mut redis = service.redis().await;
     let mut sent = b"*1\r\n$99999999\r\n".to_vec();
     sent.resize(600_000, b'a');
@@ -133,7 +133,7 @@ async fn a_client_that_does_not_read_is_closed() {
     assert_eq!(closed(&service, "write").await, 1);
 }
 
-/// Long commands and answers take of what all connections share, and no more than there is.
+/// Long commands and answers share one budget of all connections, and never exceed it.
 #[tokio::test]
 async fn long_commands_have_a_bound_together() {
     let service = Service::with(|options| {
@@ -161,7 +161,7 @@ async fn long_commands_have_a_bound_together() {
     let mut third = service.redis().await;
     third.send(&long).await;
     assert!(third.reply().await.starts_with("(ERR too much is on its way"));
-    // Who needs little is served, and who has a share ends well.
+    // A client that needs little is served, and one with a share ends well.
     assert_eq!(service.redis().await.ask("PING").await, "PONG");
     drop(half.pop());
     let mut first = half.pop().unwrap();

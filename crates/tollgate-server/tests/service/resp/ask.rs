@@ -84,8 +84,8 @@ async fn costs_looks_and_receipts() {
     let refund = format!("TOLLGATE.REFUND {receipt}");
     for (line, says) in [
         (format!("{refund} 1"), r#"["already", 0, "given", [1, 1], "left", 3]"#.to_owned()),
-        (format!("{refund} 7"), "(ERR give 1 to 6, of what was charged: 7 is not)".to_owned()),
-        (format!("{refund} 0"), "(ERR give 1 to 6, of what was charged: 0 is not)".to_owned()),
+        (format!("{refund} 7"), "(ERR give 1 to 6, of the charged units: 7 is not)".to_owned()),
+        (format!("{refund} 0"), "(ERR give 1 to 6, of the charged units: 0 is not)".to_owned()),
         (format!("{refund} x"), "(ERR value is not an integer or out of range)".to_owned()),
         (refund.clone(), r#"["already", 0, "given", [3, 3], "left", 0]"#.to_owned()),
         (refund.clone(), r#"["already", 1, "given", [0, 0], "left", 0]"#.to_owned()),
@@ -165,8 +165,8 @@ async fn what_is_wrong_is_said_in_a_line() {
             ("TOLLGATE.CHECK a 1/s COST 1 COST 1", "(ERR syntax error)"),
             ("TOLLGATE.CHECK a 1/s RECEIPT 2/s", "(ERR syntax error)"),
             ("TOLLGATE.CHECK a 1/s AND", "(ERR syntax error)"),
-            ("TOLLGATE.CHECK a 1/s AND b", "(ERR `b` has no limit: write one after it, as 10/s)"),
-            ("TOLLGATE.CHECK a COST 1", "(ERR `a` has no limit: write one after it, as 10/s)"),
+            ("TOLLGATE.CHECK a 1/s AND b", "(ERR `b` has no limit: write one after it, e.g. 10/s)"),
+            ("TOLLGATE.CHECK a COST 1", "(ERR `a` has no limit: write one after it, e.g. 10/s)"),
             (
                 "TOLLGATE.CHECK a 1/s DEADLINE 0",
                 "(ERR a deadline is 1 to 60000 milliseconds, not 0)",
@@ -179,7 +179,8 @@ async fn what_is_wrong_is_said_in_a_line() {
             ("TOLLGATE.CHECK a 1/s ONFAILURE", "(ERR syntax error)"),
             (
                 "TOLLGATE.CHECK a 1/s ONFAILURE open",
-                "(ERR `open` is no failure rule: say `allow`, `deny`, or a share for this node, as `local 25 %`)",
+                "(ERR `open` is not a failure rule: say `allow`, `deny`, or a share for this node, e.g. \
+                 `local 25 %`)",
             ),
             ("TOLLGATE.CHECK a 1/s COST -1", "(ERR value is not an integer or out of range)"),
             ("TOLLGATE.CHECK a 1/s COST 1.5", "(ERR value is not an integer or out of range)"),
@@ -196,12 +197,12 @@ async fn what_is_wrong_is_said_in_a_line() {
         ("TOLLGATE.CHECK a 1/s COST 1099511627777", "(ERR a cost of 1099511627777 is too large"),
         ("TOLLGATE.CHECK a 1/s, 2/s", "(ERR "),
         // Options of other commands are unknown here.
-        ("TOLLGATE.CHECK a 1/s PEEK", "(ERR this is no quota"),
-        ("TOLLGATE.PEEK a 1/s ID x", "(ERR this is no quota"),
+        ("TOLLGATE.CHECK a 1/s PEEK", "(ERR this is not a quota"),
+        ("TOLLGATE.PEEK a 1/s ID x", "(ERR this is not a quota"),
         ("TOLLGATE.REQUEST * nothing x", "(ERR "),
         ("TOLLGATE.REQUEST * ip 192.0.2.7 SHARD x", "(ERR "),
         ("TOLLGATE.CHECK a 1/s AND a 1/s", "(ERR "),
-        ("TOLLGATE.REQUEST * ip x", "(ERR `ip` is no address"),
+        ("TOLLGATE.REQUEST * ip x", "(ERR `ip` is not an address"),
     ] {
         let said = redis.ask(line).await;
         assert!(said.starts_with(says), "{line}: {said}");
@@ -212,7 +213,7 @@ async fn what_is_wrong_is_said_in_a_line() {
     redis.send(&command(&[b"TOLLGATE.CHECK", b"\xff", b"1/s"])).await;
     assert_eq!(redis.reply().await, "(ERR a word is not UTF-8)");
     redis.send(&command(&[b"TOLLGATE.CHECK", b"a", b""])).await;
-    assert_eq!(redis.reply().await, "(ERR an empty text is no limit)");
+    assert_eq!(redis.reply().await, "(ERR an empty text is not a limit)");
     // Nothing of all that was counted.
     assert_eq!(of(&redis.ask("TOLLGATE.PEEK a 1/s").await, "remaining"), "1");
 }

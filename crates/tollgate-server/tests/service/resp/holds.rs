@@ -222,10 +222,7 @@ async fn what_makes_no_sense_is_refused() {
                 "TOLLGATE.RESERVE bob 9/h",
                 "(ERR wrong number of arguments for 'tollgate.reserve' command)",
             ),
-            (
-                "TOLLGATE.RESERVE bob 9/h COST 1",
-                "(ERR for how long? TTL is missing, as TTL 60000 for 60 s)",
-            ),
+            ("TOLLGATE.RESERVE bob 9/h COST 1", "(ERR TTL is missing, e.g. TTL 60000 for 60 s)"),
             ("TOLLGATE.COMMIT x", "(ERR wrong number of arguments for 'tollgate.commit' command)"),
             (
                 "TOLLGATE.CANCEL x 1",
@@ -239,7 +236,11 @@ async fn what_makes_no_sense_is_refused() {
         &[
             ("TOLLGATE.RESERVE bob 9/h TTL 0", "(ERR ", "give 1ms to"),
             ("TOLLGATE.RESERVE bob 9/h TTL 9223372036854775807", "(ERR ", "give 1ms to"),
-            ("TOLLGATE.RESERVE bob 9/h TTL 60000 ATEND release", "(ERR ", "nothing that an end"),
+            (
+                "TOLLGATE.RESERVE bob 9/h TTL 60000 ATEND release",
+                "(ERR ",
+                "not an effect of an end",
+            ),
             ("TOLLGATE.RESERVE bob 9/h TTL 60000 COST 0", "(ERR ", "at least 1"),
             ("TOLLGATE.RESERVE bob 9/h TTL 60000 COST 9007199254740992", "(ERR ", "too large"),
             (
@@ -301,12 +302,12 @@ async fn what_makes_no_sense_is_refused() {
             [("COMMIT", " 1"), ("CANCEL", ""), ("RENEW", " TTL 60000"), ("RELEASE", "")]
         {
             let line = format!("TOLLGATE.{command} {strange}{rest}");
-            refuses(&mut redis, &[(&line, "(ERR ", "no hold of this service")]).await;
+            refuses(&mut redis, &[(&line, "(ERR ", "not a hold of this service")]).await;
         }
     }
     // Bytes that are not text are not a hold.
     redis.send(&crate::redis_client::command(&[b"TOLLGATE.RELEASE", b"\xff"])).await;
-    assert!(redis.reply().await.contains("no hold of this service"));
+    assert!(redis.reply().await.contains("not a hold of this service"));
     // Both are still as they were placed.
     let commit = json!({ "hold": other, "actual": 9 });
     assert_eq!(done(&mut http, "/v1/commit", commit).await["already"], false);
@@ -346,7 +347,7 @@ async fn policies_hold_for_a_request() {
         ("RESERVE 5000 ACQUIRE", "exclude each other"),
         ("ATEND charge", "add RESERVE"),
         ("ACQUIRE ATEND charge", "add RESERVE"),
-        ("RESERVE 5000 ATEND open", "nothing that an end does"),
+        ("RESERVE 5000 ATEND open", "not an effect of an end"),
         ("RESERVE 5s", "whole number of milliseconds, as RESERVE 60000"),
         ("ACQUIRE RECEIPT", "its own receipt"),
     ] {
@@ -381,7 +382,7 @@ async fn the_table_of_commands_describes_them() {
     );
     redis.ask("HELLO 3").await;
     let docs = redis.ask("COMMAND DOCS tollgate.commit").await;
-    let begin = r#"{"tollgate.commit": {"summary": "Ends a hold, and charges what was used.", "since": "0.1.0", "group": "rate-limit", "arguments": [{"name": "which", "type": "oneof", "arguments": [{"name": "hold", "type": "string"}, {"name": "id", "type": "string", "token": "ID"}]}, {"name": "units", "type": "integer"}, {"name": "asked", "type": "block", "token": "ON", "#;
+    let begin = r#"{"tollgate.commit": {"summary": "Ends a hold, and charges the used units.", "since": "0.1.0", "group": "rate-limit", "arguments": [{"name": "which", "type": "oneof", "arguments": [{"name": "hold", "type": "string"}, {"name": "id", "type": "string", "token": "ID"}]}, {"name": "units", "type": "integer"}, {"name": "asked", "type": "block", "token": "ON", "#;
     assert!(docs.starts_with(begin), "{docs}");
     let docs = redis.ask("COMMAND DOCS tollgate.reserve").await;
     let at_end = r#"{"name": "at_end", "type": "oneof", "token": "ATEND", "flags": ~[optional]"#;
@@ -491,7 +492,11 @@ async fn a_hold_of_a_policy_has_an_id_of_the_caller() {
             (&acquire, NOT_OPEN, "released or committed"),
             (&format!("TOLLGATE.RELEASE ID {ID} POLICY * user 7"), NOT_OPEN, "nothing is held"),
             (&format!("TOLLGATE.RELEASE ID {ID} POLICY none {job}"), "(ERR ", "no policy `none`"),
-            (&format!("TOLLGATE.RELEASE ID {ID} POLICY * {job} SHARD a"), "(ERR ", "says its own"),
+            (
+                &format!("TOLLGATE.RELEASE ID {ID} POLICY * {job} SHARD a"),
+                "(ERR ",
+                "sets its shard",
+            ),
         ],
     )
     .await;
@@ -519,7 +524,7 @@ async fn an_id_that_is_none_is_refused_and_never_repeated() {
     refuses(
         &mut redis,
         &[
-            (&format!("TOLLGATE.RELEASE ID {ID}"), "(ERR ", "which hold? Its ID is that of"),
+            (&format!("TOLLGATE.RELEASE ID {ID}"), "(ERR ", "the hold is missing: beside its ID"),
             (&format!("TOLLGATE.RELEASE ID {ID} ON"), "(ERR ", "syntax error"),
             (&format!("TOLLGATE.RELEASE ID {ID} ON bob"), "(ERR ", "`bob` has no limit"),
             (&format!("TOLLGATE.RELEASE ID {ID} 3 ON bob 9/h"), "(ERR ", "wrong number"),
@@ -555,7 +560,7 @@ async fn what_nobody_holds_is_charged_without_a_check() {
         &[
             ("TOLLGATE.CHARGE bob", "(ERR ", "wrong number"),
             ("TOLLGATE.CHARGE bob 9/h COST 0", "(ERR ", "cost"),
-            ("TOLLGATE.CHARGE bob 9/h RECEIPT", "(ERR ", "this is no quota"),
+            ("TOLLGATE.CHARGE bob 9/h RECEIPT", "(ERR ", "this is not a quota"),
             ("TOLLGATE.REQUEST * ip 192.0.2.7 CHARGE PEEK", "(ERR ", "exclude each other"),
             ("TOLLGATE.REQUEST * ip 192.0.2.7 CHARGE RECEIPT", "(ERR ", "no receipt"),
         ],

@@ -70,7 +70,7 @@ async fn redis_cells_table() {
 async fn each_command_has_its_order_and_rounding() {
     let (service, clock) = timed().await;
     let mut redis = service.redis().await;
-    // A burst of two, one each 1.5 s. Half a millisecond later, what is left is 1.4995 s.
+    // A burst of two, one each 1.5 s. Half a millisecond later, 1.4995 s are left.
     for (command, first, second, third) in [
         ("CL.THROTTLE c 1 2 3", "[0, 2, 1, -1, 2]", "[0, 2, 0, -1, 3]", "[1, 2, 0, 2, 3]"),
         ("RL.THROTTLE r 1 2 3", "[0, 2, 1, -1, 2]", "[0, 2, 0, -1, 3]", "[1, 2, 0, 2, 3]"),
@@ -115,7 +115,7 @@ async fn one_count_for_all_who_ask() {
     let (service, _) = timed().await;
     let (mut redis, mut http) = (service.redis().await, service.client().await);
     assert_eq!(redis.ask("CL.THROTTLE user:42 9 10 60 3").await, "[0, 10, 7, -1, 18]");
-    // By HTTP, and with other numbers: what was used is carried over.
+    // By HTTP, and with other numbers: the used units are carried over.
     let question = r#"{"subject": "user:42", "limit": "cell: 10/60s burst 10 via gcra"}"#;
     assert_eq!(http.check(question).await["remaining"], 6);
     assert_eq!(redis.ask("GCRA user:42 9 10 60").await, "[0, 10, 5, -1, 30]");
@@ -292,7 +292,7 @@ async fn a_redis_that_freezes_is_answered_for_within_the_deadline() {
         assert!(said.starts_with(&begin) && said.contains(by), "{said}");
     }
     let said = redis.ask("TOLLGATE.CHECK b 8/h ONFAILURE local").await;
-    assert!(said.contains("no number of `nodes`"), "{said}");
+    assert!(said.contains("do not set `nodes`"), "{said}");
     assert_eq!(redis.ask("PING").await, "PONG");
     server.thaw();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Users, what their roles let them do, and what administrators correct.
+//! Users, the permissions of their roles, and the corrections of administrators.
 
 use tollgate_server::RespUser;
 
@@ -35,7 +35,7 @@ async fn a_user_does_what_its_role_allows() {
             ("ACL WHOAMI", "\"web\""),
             ("CL.THROTTLE a 4 5 3600 2", "[0, 5, 3, -1, 1440]"),
             ("TOLLGATE.RESET a cell:5/1h", no_perm),
-            // Who administers also asks, and a connection may change its user.
+            // An administrator also asks, and a connection may change its user.
             ("AUTH ops the-password-of-ops", "OK"),
             ("ACL WHOAMI", "\"ops\""),
             ("CL.THROTTLE a 4 5 3600 0", "[0, 5, 3, -1, 1440]"),

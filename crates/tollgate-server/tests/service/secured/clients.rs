@@ -1,4 +1,4 @@
-//! Certificates of clients: who has one of the authorities is served, over every protocol.
+//! Certificates of clients: a client with one of the authorities is served, over every protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tollgate_server::{AnyStore, Options, Server, Tls};
 use super::certificate;
 use crate::{FILE, Service, gate_of, here, tcp};
 
-/// Who signs certificates of clients.
+/// The authority of certificates of clients.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -77,14 +77,14 @@ async fn connect(
 }
 
 /// Sends this, and returns the first bytes of the answer.
-async fn said(stream: &mut TlsStream<TcpStream>, sent: &[u8]) -> io::Result<Vec<u8>> {
+async fn exchange(stream: &mut TlsStream<TcpStream>, sent: &[u8]) -> io::Result<Vec<u8>> {
     stream.write_all(sent).await?;
     let mut said = vec![0; 9];
     stream.read_exact(&mut said).await?;
     Ok(said)
 }
 
-/// A protocol: its address, its name for ALPN, what a client sends and what it hears.
+/// A protocol: its address, its name for ALPN, the request and the reply.
 type Front = (SocketAddr, &'static [u8], &'static [u8], &'static [u8]);
 
 const HTTP: (&[u8], &[u8], &[u8]) =
@@ -109,7 +109,7 @@ async fn is_served((address, alpn, asked, heard): Front, server: &Tls, own: Opti
         let config = config(server, own, tls13, alpn);
         // With TLS 1.3 a client learns only after its handshake that it is refused.
         *served = match connect(address, &config).await {
-            Ok(mut stream) => said(&mut stream, asked).await.is_ok_and(|said| {
+            Ok(mut stream) => exchange(&mut stream, asked).await.is_ok_and(|said| {
                 let heard = said.starts_with(heard) || said[3..].starts_with(heard);
                 assert!(heard, "{said:?}");
                 heard
@@ -149,7 +149,7 @@ async fn clients_come_with_a_certificate_of_the_authority_over_every_protocol() 
     let (alpn, asked, _) = HTTP;
     let config = config(&tls, Some(&right), true, alpn);
     let mut open = connect(service.address, &config).await.unwrap();
-    said(&mut open, asked).await.unwrap();
+    exchange(&mut open, asked).await.unwrap();
     std::fs::write(&path, &other.pem).unwrap();
     service.server.reread_certificate().await;
     for front in fronts(&service.server) {
@@ -158,7 +158,7 @@ async fn clients_come_with_a_certificate_of_the_authority_over_every_protocol() 
     }
     let again = connect(service.address, &config).await;
     let is_refused = match again {
-        Ok(mut stream) => said(&mut stream, asked).await.is_err(),
+        Ok(mut stream) => exchange(&mut stream, asked).await.is_err(),
         Err(_) => true,
     };
     assert!(is_refused, "a session is not taken up again");
@@ -176,9 +176,9 @@ async fn authorities_that_cannot_be_used_are_told() {
     let path = folder.path().join("clients.pem");
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (text, says) in [
-        (Some(""), "clients.pem is no certificate in PEM: there is none in it"),
+        (Some(""), "clients.pem is not a certificate in PEM: there is none in it"),
         (Some(broken), "clients.pem names no authority of clients: "),
-        (None, "clients.pem is no certificate in PEM: "),
+        (None, "clients.pem is not a certificate in PEM: "),
     ] {
         match text {
             Some(text) => std::fs::write(&path, text).unwrap(),

@@ -55,7 +55,7 @@ impl<B: Body> Body for HoldingBody<B> {
         if let (Some(guard), Poll::Ready(Some(Ok(frame)))) = (&mut *this.guard, &polled) {
             guard.count(frame.data_ref().map_or(0, Buf::remaining));
         }
-        // Before the last frame is passed on: whoever has read it finds the slot free.
+        // Before the last frame is passed on: a client that has read it finds the slot free.
         if is_over {
             drop(this.guard.take());
         }

@@ -28,8 +28,8 @@ pub struct Holds {
     pub lost: u64,
     /// Holds that could not be settled, because the store failed. They end by themselves.
     pub not_settled: u64,
-    /// Requests with a reservation of which nobody said what they used. The estimate was charged,
-    /// or nothing, as their policy says.
+    /// Requests with a reservation and without a report of their used units. The estimate was
+    /// charged, or nothing, as their policy says.
     pub unsaid: u64,
 }
 
@@ -50,7 +50,7 @@ impl Counts {
     }
 }
 
-/// The answer to a request, and what settles its hold.
+/// The answer to a request, and the part that settles its hold.
 pub(super) struct Placed {
     pub(super) answer: Answer<'static>,
     pub(super) guard: Option<Guard>,
@@ -162,8 +162,8 @@ impl<S: Store + 'static> Keeper<S> {
         self.settle(&kept.hold, used).await;
     }
 
-    /// Gives back a slot, or what the store may have placed though it failed, unless too many are
-    /// given back late at the time.
+    /// Gives back a slot, or a hold that the store may have placed though it failed, unless too
+    /// many are given back late at the time.
     async fn give_back(&self, hold: &Hold, is_in_doubt: bool) {
         let before = self.counts.late.fetch_add(1, Ordering::Relaxed);
         let released = match is_in_doubt {

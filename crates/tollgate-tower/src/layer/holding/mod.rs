@@ -1,5 +1,5 @@
-//! The layer that holds: what policies keep for the time of a request is given back when its
-//! response has ended, or when nobody waits for it any more.
+//! The layer that holds. A policy's hold for the time of a request is given back when its response
+//! has ended, or when nobody waits for it any more.
 
 mod body;
 mod guard;
@@ -176,7 +176,7 @@ where
                 Ok(admitted) => admitted,
                 Err(refusal) => return Ok(refusal.map(RB::from).map(HoldingBody::plain)),
             };
-            // Dropped here, and where this future is: what is held is given back then.
+            // Dropped here, and with this future: the hold is given back then.
             if let Some(guard) = &mut guard {
                 guard.begin(&mut request);
             }
@@ -226,7 +226,7 @@ impl<S: Store + 'static> Shared<S> {
             return Err(refusal);
         }
         mark::put(request.extensions_mut(), mark);
-        // A hold has no receipt: what it was charged for is settled with it.
+        // A hold has no receipt: its charge is settled with it.
         let by_response = guard.is_none() && !self.charging.is_none();
         admitted.later(self, by_response.then_some(answer), timer);
         Ok((admitted, guard.map(Box::new)))

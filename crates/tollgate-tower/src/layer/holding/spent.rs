@@ -58,7 +58,7 @@ impl Spent {
 }
 
 impl Default for Spent {
-    /// Nothing is said yet.
+    /// Nothing is reported yet.
     fn default() -> Self {
         Self(Arc::new(AtomicU64::new(UNSAID)))
     }

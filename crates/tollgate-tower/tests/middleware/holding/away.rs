@@ -43,12 +43,12 @@ impl Away {
         self.0.asked.notified().await;
     }
 
-    /// The next settlements fail, so many of them.
+    /// The next settlements fail, this many of them.
     pub(crate) fn fail(&self, settlements: u64) {
         self.0.failures.store(settlements, Ordering::Relaxed);
     }
 
-    /// The next checks are decided, and answered too late, so many of them.
+    /// The next checks are decided, and answered too late, this many of them.
     pub(crate) fn is_late(&self, checks: u64) {
         self.0.late.store(checks, Ordering::Relaxed);
     }

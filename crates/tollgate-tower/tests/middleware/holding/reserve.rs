@@ -1,4 +1,4 @@
-//! Costs that are known afterwards: what the response, the service and a client that hangs up say.
+//! Costs that are known afterwards: by the response, the service and a client that hangs up.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -67,7 +67,7 @@ fn response(headers: &[(&'static str, &str)]) -> Response<Body> {
     response
 }
 
-/// The units that are charged now: what is open counts too.
+/// The units that are charged now: open holds count too.
 async fn used<S: Store>(gate: &Gate<S>) -> u64 {
     let limits =
         "10000/h via sliding_log".parse::<tollgate::LimitSet>().unwrap().in_policy("p").unwrap();
@@ -175,7 +175,7 @@ async fn bytes_are_those_that_were_passed_on() {
     }
 }
 
-/// A stream that counts while it is sent: whoever hangs up pays for what was made so far.
+/// A stream that counts while it is sent: a client that hangs up pays for the part made so far.
 #[tokio::test]
 async fn a_stream_counts_while_it_is_sent() {
     struct Counting(Parts, Spent);
@@ -216,8 +216,8 @@ async fn a_service_that_fails_pays_for_what_it_said() {
     }
 }
 
-/// A client that goes before there is a response: by what the service said so far, or as the policy
-/// says of the end.
+/// A client that goes before there is a response: by the service's report so far, or by the
+/// policy's rule for the end.
 #[tokio::test]
 async fn a_request_that_is_dropped_is_charged_by_what_is_known() {
     for (commit, more, said, units) in [

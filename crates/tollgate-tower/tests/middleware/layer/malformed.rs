@@ -1,4 +1,4 @@
-//! Fields that cannot be taken for what they should be.
+//! Fields with invalid values.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a question is told where holds are open: what is left of each limit, and how long to wait.
+//! The answer to a question where holds are open: the remaining units of each limit, and the wait.
 
 use smallvec::SmallVec;
 
@@ -18,11 +18,11 @@ pub(super) struct PartView<'a> {
     pub(super) states: &'a mut dyn States,
     pub(super) held: OpenEnds<'a>,
     pub(super) carried: &'a [Carried],
-    /// Who waits in line ahead of the question.
+    /// The line ahead of the question.
     pub(super) ahead: Ahead,
 }
 
-/// What the open holds of a count keep, once what is due has ended.
+/// The units that the open holds of a count keep, once due holds have ended.
 pub(in crate::engine) struct OpenEnds<'h> {
     holds: Option<&'h dyn Holds>,
     pub(super) sums: HoldSums,
@@ -161,8 +161,8 @@ impl PartView<'_> {
             retry_after_us = retry_after_us.max(until_us);
         }
         let reset_after_us = self.reset_after_us(limit, place, now, judgement.reset_after_us);
-        // What the limit says by itself is the wait if every hold were settled now with 0,
-        // and nobody waited ahead.
+        // The limit's own wait assumes that every hold is settled now with 0, and that nobody waits
+        // ahead.
         let until_hold = retry_after_us != NEVER_US && retry_after_us > judgement.retry_after_us;
         let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
         Judged { remaining, retry_after_us, reset_after_us, until_hold }
@@ -193,8 +193,8 @@ impl PartView<'_> {
     }
 }
 
-/// One limit beside open holds and those who wait ahead: what is left of it, two waits, and whether
-/// they lengthen the first one.
+/// One limit beside open holds and those who wait ahead: its remaining units, two waits, and
+/// whether they lengthen the first one.
 pub(super) struct Judged {
     pub(super) remaining: u64,
     pub(super) retry_after_us: Option<u64>,

@@ -3,8 +3,8 @@
 use super::{Inner, LimitSet, Place};
 use crate::limit::Limit;
 
-/// The bytes that an allocator uses for a block of this size: 8 of its own, in multiples of 16, at
-/// least 32. This is what glibc does; other allocators round little more. A set is many small
+/// The bytes that an allocator uses for a block of this size: 8 for itself, in multiples of 16, at
+/// least 32. This is the rule of glibc; other allocators round little more. A set is many small
 /// blocks, so the overhead is a large part.
 const fn block(bytes: usize) -> usize {
     let taken = (bytes + 8).next_multiple_of(16);

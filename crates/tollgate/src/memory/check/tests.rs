@@ -1,4 +1,4 @@
-//! Which path answers, and that both answer alike.
+//! The path that answers, and that both give the same answer.
 
 use super::*;
 use crate::engine::{Mode, Part, VecStates, decide};
@@ -48,7 +48,7 @@ fn the_fast_path_answers_as_the_engine() {
         let part = Counted::new(&subject, &limits);
         let mut used = 0;
         for i in 0_u64..400 {
-            // Steps back too, over more than a skew: a denial mends the state then.
+            // Steps back too, over more than a skew: a denial repairs the state then.
             let at = 1_000_000_000 + i * 700_000 - if i % 50 == 49 { 20_000_000 } else { 0 };
             clock.set(Time::from_micros(at));
             let mode = [Mode::Whole, Mode::Peek, Mode::Partial, Mode::Whole][(i % 4) as usize];
@@ -81,7 +81,7 @@ fn the_fast_path_answers_as_the_engine() {
     }
 }
 
-/// Limits that are read anew, as when a configuration is loaded again, find the same states as
+/// Limits that are parsed again, as when a configuration is loaded again, find the same states as
 /// quickly as those that the states were written under.
 #[test]
 fn limits_that_are_read_anew_take_the_fast_path_too() {
@@ -103,8 +103,8 @@ fn limits_that_are_read_anew_take_the_fast_path_too() {
             let ask = Ask::new(bob.clone()).under(&sets[i]);
             left -= 1;
             assert_eq!(limiter.check(ask).now().unwrap().remaining(), left, "{text}, set {i}");
-            // The last two are known, and the first, which is kept; what was known between is
-            // found, only not at once.
+            // The last two are known, and the first, which is kept; subjects that were known
+            // between are found, only less quickly.
             for known in &sets[i.saturating_sub(1)..] {
                 left -= 1;
                 assert_eq!(fast(known, &bob), Some(1), "{text}, set {i}");
@@ -114,7 +114,7 @@ fn limits_that_are_read_anew_take_the_fast_path_too() {
             }
             sets.push(set(text));
         }
-        // A newcomer under a set that is read anew is known under it.
+        // A newcomer under a set that is parsed again is known under it.
         let ask = || Ask::new(eve.clone()).under(&sets[12]);
         assert_eq!(limiter.check(ask()).now().unwrap().remaining(), 89);
         assert_eq!(fast(&sets[12], &eve), Some(1));

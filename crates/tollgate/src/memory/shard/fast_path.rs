@@ -22,7 +22,7 @@ impl MemoryStore {
     /// subject is unparsed text rather than a written form; it then finds only entries that it
     /// certainly means.
     ///
-    /// An answer is never moved: the processor stalls on a move of what was written just now.
+    /// An answer is never moved: the processor stalls on a move of data that was written just now.
     #[inline(always)]
     pub(crate) fn answer_known<const LITERAL: bool, T>(
         &self,

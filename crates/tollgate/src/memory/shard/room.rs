@@ -28,7 +28,7 @@ const FRUITLESS_US: u64 = 100_000;
 impl Shard {
     /// Makes room for a subject without an entry, before any state is taken: afterwards, nothing
     /// may move. With `far`, many buckets are searched for expired entries. Returns `Room::Own`, or
-    /// what the subject gets instead; `None` when it may share.
+    /// the substitute for the subject; `None` when it may share.
     pub(in crate::memory) fn prepare(
         &mut self,
         key: &Key<'_>,
@@ -46,7 +46,7 @@ impl Shard {
         self.has_room(key, limits, now, wanted, far, rehash).then_some(Room::Own)
     }
 
-    /// What a subject finds without a change to the shard.
+    /// The room that a subject finds without a change to the shard.
     pub(in crate::memory) fn look(&mut self, key: &Key<'_>, limits: &LimitSet) -> Room {
         if let Some(bucket) = self.find(key, limits) {
             return if self.may_change(bucket, limits) { Room::Own } else { Room::None };
@@ -141,9 +141,8 @@ impl Shard {
         true
     }
 
-    /// The bytes of what the slot itself cannot hold: a set new to this shard, a long key, or a
-    /// large state, which may be a copy of the shared one and have a hold. `None` if there is no
-    /// room.
+    /// The bytes outside of the slot: a set new to this shard, a long key, or a large state, which
+    /// may be a copy of the shared one and have a hold. `None` if there is no room.
     fn room_beside(&mut self, key: &Key<'_>, limits: &LimitSet, a_hold: bool) -> Option<usize> {
         let mut needed = self.adoption_bytes(limits)? + if a_hold { ROOM_FOR_HOLD } else { 0 };
         let Self { rest, .. } = self;

@@ -1,4 +1,4 @@
-//! What a shard writes to a snapshot and reads from one.
+//! The parts of a snapshot that a shard writes and reads.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use crate::strategy::{Entry, MAX_EXACT};
 use crate::time::{SKEW_US, Time};
 
 /// The most entries, and large states, for which a shard reserves room because a snapshot announces
-/// them. Beyond that, room grows with what is read.
+/// them. Beyond that, room grows with the bytes that are read.
 const FORESEEN: u32 = 1 << 16;
 
 /// The numbers of items in a shard, to reserve room for them.
@@ -141,7 +141,7 @@ impl Kept {
     }
 }
 
-/// What a mark says was charged where there was no hold.
+/// The charge in a mark where there was no hold.
 const EARLY: u64 = u64::MAX;
 
 fn read_id<R: Read>(from: &mut ChunkReader<R>) -> Result<Option<HoldId>, SnapshotError> {
@@ -361,7 +361,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Reserves room for what a snapshot announces, within limits.
+    /// Reserves room for the numbers that a snapshot announces, within limits.
     pub(in crate::memory) fn foresee(
         &mut self,
         sizes: Sizes,

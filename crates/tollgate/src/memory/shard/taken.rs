@@ -3,10 +3,10 @@
 use crate::engine;
 use crate::memory::state::State;
 
-/// What a subject gets in a shard.
+/// The room of a subject in a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::memory) enum Room {
-    /// An entry of its own, or room for one.
+    /// A separate entry, or room for one.
     Own,
     /// No room: it shares a state with other new subjects. The set is held until the state is put
     /// back.
@@ -15,7 +15,7 @@ pub(in crate::memory) enum Room {
     None,
 }
 
-/// What a subject without an entry wants room for.
+/// The room that a subject without an entry wants.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::memory) struct Wanted {
     /// So many new subjects of the same check were promised room already.
@@ -62,7 +62,7 @@ impl Taken {
     }
 
     /// True when the subject has no separate state for lack of room. A subject that was charged on
-    /// a copy of the shared state has a state of its own from now on.
+    /// a copy of the shared state has a separate state from now on.
     pub(in crate::memory) fn is_shared(&self, charged: bool) -> bool {
         self.shared && !(charged && self.is_new())
     }

@@ -115,7 +115,7 @@ impl<R: Read> ChunkReader<R> {
         if magic[..got] != MAGIC[..got] {
             let remedy = "give the file that `MemoryStore::save` wrote, byte for byte, or start \
                           with an empty store";
-            let what = "this is no snapshot of a memory store";
+            let what = "this is not a snapshot of a memory store";
             return Err(SnapshotError::new(SnapshotFault::Foreign, 0, what, remedy));
         }
         let version_at = MAGIC.len() as u64;

@@ -24,14 +24,14 @@ pub enum SnapshotFault {
     Shared,
 }
 
-/// An error of writing or reading a snapshot: what is wrong, at which byte, and what to do.
+/// An error of writing or reading a snapshot: the problem, its byte, and the remedy.
 ///
 /// ```
 /// use tollgate::{MemoryStore, SnapshotFault};
 ///
 /// let error = MemoryStore::builder().restore(&b"{\"json\": true}"[..]).unwrap_err();
 /// assert_eq!((error.fault(), error.at()), (SnapshotFault::Foreign, 0));
-/// assert!(error.to_string().starts_with("this is no snapshot of a memory store, at byte 0: "));
+/// assert!(error.to_string().starts_with("this is not a snapshot of a memory store, at byte 0: "));
 /// ```
 pub struct SnapshotError {
     fault: SnapshotFault,
@@ -65,7 +65,7 @@ impl SnapshotError {
 
     pub(super) fn io(at: u64, doing: &str, source: io::Error) -> Self {
         let what = format!("the snapshot could not be {doing} ({source})");
-        let remedy = "mend that and try again; the counts are as they were";
+        let remedy = "fix that and try again; the counts are as they were";
         Self { source: Some(source), ..Self::new(SnapshotFault::Io, at, what, remedy) }
     }
 
@@ -81,13 +81,13 @@ impl SnapshotError {
         self.at
     }
 
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What to do about it.
+    /// The remedy.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.remedy

@@ -32,7 +32,7 @@ pub use restore::Restored;
 pub struct Saved {
     /// The store's time of the snapshot.
     pub at: Time,
-    /// The number of subjects with an entry of their own.
+    /// The number of subjects with a separate entry.
     pub subjects: u64,
     /// The number of states that new subjects share for lack of room.
     pub shared: u64,
@@ -158,7 +158,7 @@ fn write_sets<W: Write>(
     out: &mut ChunkWriter<W>,
 ) -> Result<HashMap<u64, u32>, SnapshotError> {
     let mut numbers = HashMap::new();
-    // Sets parsed anew count the same under another serial.
+    // Sets parsed again count the same under another serial.
     let mut same: HashMap<(&str, &str), u32> = HashMap::new();
     for limits in shards.iter().flat_map(|shard| shard.sets()) {
         if numbers.contains_key(&limits.serial()) {

@@ -41,7 +41,7 @@ pub struct Restored {
     /// How far this store's clock is behind that time; zero if time has moved on. Up to one second
     /// is skew, more is a step back. `docs/definitions.md`, section 3, defines the effect of both.
     pub behind: Duration,
-    /// The number of subjects with an entry of their own.
+    /// The number of subjects with a separate entry.
     pub subjects: u64,
     /// The number of subjects left out because their charges no longer count.
     pub expired: u64,
@@ -95,9 +95,9 @@ impl MemoryStoreBuilder {
     /// ```
     ///
     /// # Errors
-    /// What is wrong, at which byte, and what to do: `from` could not be read; it is not a
-    /// snapshot, has another version, is truncated or damaged; or it does not fit. In rare cases,
-    /// the snapshot was saved by a full store with another hash.
+    /// The problem, its byte, and the remedy: `from` could not be read; it is not a snapshot, has
+    /// another version, is truncated or damaged; or it does not fit. In rare cases, the snapshot
+    /// was saved by a full store with another hash.
     pub fn restore(self, from: impl Read) -> Result<(MemoryStore, Restored), SnapshotError> {
         let mut from = ChunkReader::begin(from)?;
         let file = StoreText::read(&mut from)?;
@@ -232,7 +232,7 @@ impl Restoring {
             tag::RESET => self.reset(from),
             tag::SHARED => self.shared(from),
             tag::ENTRY | tag::HELD | tag::RENEWED => self.entry(part, from),
-            _ => Err(SnapshotError::damaged(from.at() - 1, "a part that is none")),
+            _ => Err(SnapshotError::damaged(from.at() - 1, "an unknown part")),
         }
     }
 
@@ -287,8 +287,7 @@ impl Restoring {
         }
         self.text.resize(length as usize, 0);
         from.fill(&mut self.text)?;
-        core::str::from_utf8(&self.text)
-            .map_err(|_| SnapshotError::damaged(at, "a text that is none"))
+        core::str::from_utf8(&self.text).map_err(|_| SnapshotError::damaged(at, "an invalid text"))
     }
 
     fn shard<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {

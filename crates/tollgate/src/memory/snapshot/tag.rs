@@ -18,7 +18,7 @@ pub(in crate::memory) const RESET: u8 = b'R';
 pub(in crate::memory) const SHARED: u8 = b'C';
 /// A subject and its state.
 pub(in crate::memory) const ENTRY: u8 = b'E';
-/// A subject, its state, and what is held of it.
+/// A subject, its state, and its holds.
 pub(in crate::memory) const HELD: u8 = b'H';
 /// The same, where an open hold was renewed, and since when each of those is open.
 pub(in crate::memory) const RENEWED: u8 = b'W';

@@ -20,8 +20,7 @@ enum Piece<'a> {
 
 use Piece::{Long, Raw, Small, Tag, Text};
 
-/// What a store with no shards to itself says: no hash of ours, so that it is restored by hashes
-/// of its own.
+/// The facts of a store without shards: not our hash, so that it is restored by its own hashes.
 fn store() -> Vec<Piece<'static>> {
     let numbers = [NOW_US, 1 << 20, 1_000, 7, 100, 256, 1, 2, 3, 4];
     core::iter::once(Tag(tag::STORE)).chain(numbers.map(Long)).collect()
@@ -135,14 +134,14 @@ fn nothing_is_believed() {
         (join([charges(u64::MAX), end(0)]), "more charges than can have been made"),
         (join([store(), ancestor(101), end(0)]), "an ancestor that cannot be"),
         (file(store().into_iter().chain((0..1_025).flat_map(|_| ancestor(1)))), "an ancestor"),
-        (join([store(), vec![Tag(b'?')]]), "a part that is none"),
-        (join([store(), store(), end(0)]), "a part that is none"),
+        (join([store(), vec![Tag(b'?')]]), "an unknown part"),
+        (join([store(), store(), end(0)]), "an unknown part"),
         (join([store(), end(1)]), "not as many entries"),
         (join([begin(PAIR), entry("bob", pair()), end(2)]), "not as many entries"),
         (join([store(), end(0), end(0)]), "something follows the last part"),
         // Sets.
         (join([store(), vec![Tag(tag::SET), Small(u32::MAX)]]), "a text of 4294967295 bytes"),
-        (join([store(), vec![Tag(tag::SET), Small(2), Raw(b"\xff\xfe")]]), "a text that is none"),
+        (join([store(), vec![Tag(tag::SET), Small(2), Raw(b"\xff\xfe")]]), "an invalid text"),
         (
             join([store(), vec![Tag(tag::SET), Text("gcra/1h"), Text("5/h via nothing")]]),
             "limits that cannot be read (unknown strategy `nothing`)",
@@ -159,7 +158,7 @@ fn nothing_is_believed() {
             join([store(), vec![Tag(tag::SET), Text("gcra/1h"), Text("5/60m via gcra")]]),
             "not as they are written",
         ),
-        // Shards and what belongs to them.
+        // Shards and their parts.
         (join([store(), shard(256).into(), end(0)]), "shards are not in order"),
         (join([store(), shard(u32::MAX).into(), end(0)]), "shards are not in order"),
         (join([store(), shard(1).into(), shard(1).into()]), "shards are not in order"),
@@ -224,7 +223,7 @@ fn nothing_is_believed() {
     assert!(restore(&join([begin(LOG), entry("bob", one()), end(1)])).is_ok());
 }
 
-/// Numbers that promise much are no reason to make room for it.
+/// Large numbers are no reason to make room for them.
 #[test]
 fn promises_take_no_room() {
     let most = [Tag(tag::SHARD), Small(0), Long(0), Small(u32::MAX), Small(9), Small(u32::MAX)];
@@ -244,7 +243,7 @@ fn promises_take_no_room() {
         // The first of them is one too many.
         assert_eq!(error.at(), 98);
     }
-    // A log of 2^64 events, of which the file holds 9,000: a megabyte has no room for twice that.
+    // A log of 2^64 events when the file holds 9,000: a megabyte has no room for twice that.
     let mut state = vec![Long(u64::MAX)];
     state.extend((0..9_000).flat_map(|i| [Long(NOW_US + i), Long(1)]));
     let file = join([store(), LOG.into(), shard(0).into(), entry("bob", state)]);
@@ -259,10 +258,10 @@ fn promises_take_no_room() {
     let file = join([store(), LOG.into(), shard(0).into(), entry("bob", state), end(1)]);
     let error = restore(&file).unwrap_err();
     assert_eq!(error.fault(), SnapshotFault::TooLarge);
-    assert!(error.at() > 500_000, "it was told before half of it was read: {error}");
+    assert!(error.at() > 500_000, "it came before half of it was read: {error}");
 }
 
-/// States that lie at the edge of what is taken can be worked on.
+/// States at the edge of the accepted range can be worked on.
 #[test]
 fn whatever_is_taken_can_be_worked_on() {
     let most = Time::MAX.as_micros();
@@ -358,7 +357,7 @@ proptest! {
         ..ProptestConfig::with_cases(3_000)
     })]
 
-    /// Parts that were changed and sealed anew, as no damage does and somebody could: an error, or
+    /// Parts that were changed and sealed again, as no damage does and somebody could: an error, or
     /// a store that works.
     #[test]
     fn no_parts_make_a_panic(

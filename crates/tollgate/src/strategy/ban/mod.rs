@@ -199,7 +199,7 @@ impl super::Step for Step {
         Some(MAX_COST)
     }
 
-    fn owing(&self, _: u64) -> Self {
+    fn with_capacity(&self, _: u64) -> Self {
         *self
     }
 
@@ -260,7 +260,7 @@ mod tests {
         };
         assert_eq!(wait(1), 0);
         assert_eq!((wait(1), wait(1)), (10, 10));
-        // The third denial begins a ban, and says so.
+        // The third denial begins a ban, and reports that.
         assert_eq!(wait(1), 20);
         clock.advance(Duration::from_secs(19));
         // Denials by the ban are not counted.

@@ -1,5 +1,5 @@
--- The twin of concurrency/mod.rs. It has no state of its own: the driver takes the slots of the open
--- holds from what remains.
+-- The twin of concurrency/mod.rs. It has no state: the driver takes the slots of the open holds
+-- from the remaining ones.
 
 local function concurrency_judge(slots)
   return slots, 0, 0

@@ -1,6 +1,6 @@
-//! At most so many at once: the limit of how many holds are open, not of a rate.
+//! At most this many concurrently: the limit of how many holds are open, not of a rate.
 //!
-//! The step has no state of its own: the engine takes the slots of the open holds from what remains
+//! The step has no state: the engine takes the slots of the open holds from the remaining ones
 //! (`engine/holding.rs`).
 
 use crate::limit::{Element, LimitKind, Quota, QuotaError};
@@ -21,7 +21,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     most_in,
 };
 
-/// The form of the step in a stored state. What it does is in the driver, as its state is.
+/// The form of the step in a stored state. Its effect is in the driver, like its state.
 pub(crate) const LUA: LuaStep = LuaStep {
     name: "concurrency",
     code: 'c',
@@ -96,7 +96,7 @@ impl super::Step for Step {
         Some(self.slots)
     }
 
-    fn owing(&self, _: u64) -> Self {
+    fn with_capacity(&self, _: u64) -> Self {
         *self
     }
 
@@ -107,7 +107,7 @@ impl super::Step for Step {
     fn migrate(&self, _: &mut Cell<'_>, _: &Self, _: &mut Cell<'_>, _: Time) {}
 }
 
-/// A slot that is given back at once can be taken again at once, so no window has a bound.
+/// A slot that is given back can be taken again immediately, so no window has a bound.
 fn most_in(_: &Quota, _: u64) -> u128 {
     u128::from(u64::MAX)
 }

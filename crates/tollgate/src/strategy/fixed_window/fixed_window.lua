@@ -1,5 +1,4 @@
--- The twin of fixed_window/mod.rs.
--- State: the start of the window, and what was admitted in it.
+-- The twin of fixed_window/mod.rs. State: the start of the window, and the units admitted in it.
 -- Numbers: the units, the period, and 1 where a window starts at its first hit, 0 at the epoch.
 
 -- Where the window that a charge at this time opens or joins begins.

@@ -160,7 +160,7 @@ impl super::Step for Step {
         LuaSpec::plain(&LUA, &[self.units, self.period_us, first_hit])
     }
 
-    fn owing(&self, most: u64) -> Self {
+    fn with_capacity(&self, most: u64) -> Self {
         Self { units: most, ..self.clone() }
     }
 

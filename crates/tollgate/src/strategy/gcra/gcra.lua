@@ -110,7 +110,7 @@ local function greedy_refund(tat, num, at, now, charged_at, left, units, n, d, b
   end
   local counts = math.min(left, most)
   local us, us_num = greedy_times(counts, d, whole, part)
-  -- What came back meanwhile came back of the units that are given back last.
+  -- Units that came back meanwhile are those that are given back last.
   us = us - math.max(0, now - charged_at)
   if us < 0 then
     return tat, num
@@ -127,11 +127,11 @@ local function greedy_grant(tat, num, at, now, units, n, d, burst, most, whole, 
   return greedy_less(tat, num, now, us, us_num, d)
 end
 
--- A state under the old numbers, as these numbers count it; nothing owed is a fresh state.
+-- A state under the old numbers, as these numbers count it; one without a backlog is a fresh state.
 local function greedy_migrate(tat, num, now, was, n, d, burst, most, whole, part)
   if was[1] ~= n or was[2] ~= d then
-    -- Judged under a full backlog as large as the backlog itself, what is free is the whole units
-    -- owed.
+    -- Judged under a full backlog as large as the backlog itself, the free units are its whole
+    -- units.
     local old_n, old_d, old_burst, old_most, old_whole, old_part = greedy_numbers(unpack(was))
     local units = greedy_judge(now, 0, now, now, 0, old_n, old_d, old_burst, old_most, old_whole,
       old_part, tat - now, num)

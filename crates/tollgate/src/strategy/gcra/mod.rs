@@ -53,7 +53,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
 }
 
 impl Step {
-    /// The quota's units per period, of which `burst` can be taken at once.
+    /// The quota's units per period, with this burst.
     pub(crate) fn new(quota: &Quota, burst: u64) -> Result<Self, QuotaError> {
         let (units, period_us) = (quota.units, quota.period.as_micros());
         let emission = Emission::new(units, period_us);
@@ -160,7 +160,7 @@ impl super::Step for Step {
             // unknown.
             return;
         }
-        // What was replenished in the meantime belongs to the units that are refunded last.
+        // Units that came back in the meantime are those that are refunded last.
         let drained = Exact { us: now.as_micros().saturating_sub(charge.at_us), num: 0 };
         let most = charge.left.min(self.most);
         let left = self.emission.minus(self.emission.times(most), drained);
@@ -192,7 +192,7 @@ impl super::Step for Step {
         Some(self.most)
     }
 
-    fn owing(&self, most: u64) -> Self {
+    fn with_capacity(&self, most: u64) -> Self {
         Self { burst: most, full: self.emission.times(most), ..*self }
     }
 

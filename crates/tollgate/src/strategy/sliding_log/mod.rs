@@ -255,7 +255,7 @@ impl super::Step for Step {
         LuaSpec::plain(&LUA, &[self.units, self.period_us])
     }
 
-    fn owing(&self, most: u64) -> Self {
+    fn with_capacity(&self, most: u64) -> Self {
         Self { units: most, ..self.clone() }
     }
 

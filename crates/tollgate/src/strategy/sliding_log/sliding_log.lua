@@ -30,7 +30,8 @@ local function log_search(event, low, before, found)
   return low, before, time
 end
 
--- The first event that counts and the total before it, what counts, and the time that counts.
+-- The first event that counts and the total before it, the units that count, and the time that
+-- counts.
 local function log_view(event, base, oldest, newest, total, now, units, period)
   if not newest then
     return nil, base, 0, now, false
@@ -77,8 +78,8 @@ local function log_judge(event, first, before, used, at, back, newest, now, cost
   return remaining, wait, reset
 end
 
--- How a charge is written ('anew', in place of all there is; 'amend', into the newest event;
--- 'push', after it) and with which total.
+-- How a charge is written ('anew', in place of all events; 'amend', into the newest event; 'push',
+-- after it) and with which total.
 local function log_charge(first, used, at, back, newest, total, now, cost, units, period)
   local reset = at + period - now
   if not newest or not first or back then
@@ -97,8 +98,8 @@ local function log_numbers(...)
   return ...
 end
 
--- What is left of a log when events that count lose some of their cost: `change` is asked for
--- each, oldest first, with its time and its cost, and answers the cost that stays.
+-- The rest of a log when events that count lose some of their cost: `change` is asked for each,
+-- oldest first, with its time and its cost, and answers the cost that stays.
 local function log_rewrite(log, first, change)
   local times, totals, before, sum = {}, {}, log.base, 0
   for i = 1, #log.times do

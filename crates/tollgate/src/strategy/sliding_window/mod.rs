@@ -366,7 +366,7 @@ impl super::Step for Step {
         LuaSpec::plain(&LUA, &[self.units, self.precision_us, self.buckets, rounding])
     }
 
-    fn owing(&self, most: u64) -> Self {
+    fn with_capacity(&self, most: u64) -> Self {
         Self { units: most, ..self.clone() }
     }
 

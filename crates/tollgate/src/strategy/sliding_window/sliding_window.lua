@@ -1,10 +1,9 @@
--- The twin of sliding_window/mod.rs.
--- State: a row: the index of the newest bucket with a cost, then buckets + 1 counts; the count of
--- bucket i lies at 2 + i % (buckets + 1), and what lies before bucket 0 counts nothing.
--- Numbers: the units, the precision, the buckets, and the rounding: 0 conservative,
--- 1 interpolate, 2 truncate.
+-- The twin of sliding_window/mod.rs. State: a row: the index of the newest bucket with a cost, then
+-- buckets + 1 counts; the count of bucket i lies at 2 + i % (buckets + 1), and counts before bucket
+-- 0 are zero. Numbers: the units, the precision, the buckets, and the rounding: 0 conservative, 1
+-- interpolate, 2 truncate.
 
--- What the straddling bucket counts, so long after the newest bucket began.
+-- The units of the straddling bucket that count, so long after the newest bucket began.
 local function window_weight(straddling, into, precision, rounding)
   if rounding == 0 then
     return straddling
@@ -16,7 +15,8 @@ local function window_weight(straddling, into, precision, rounding)
   return straddling - gone
 end
 
--- The bucket of a time that is not before the newest, what counts in full, and the straddling one.
+-- The bucket of a time that is not before the newest, the units that count in full, and the
+-- straddling bucket.
 local function window_at(row, at, precision, buckets)
   local bucket = (at - at % precision) / precision
   local newest = row[1]
@@ -135,7 +135,7 @@ local function window_charge(row, bucket, inside, straddling, at, back, now, cos
   if back then
     window_restart(row, bucket, inside, buckets)
   end
-  -- What has left is forgotten.
+  -- Buckets that have left are forgotten.
   local newest = row[1]
   if bucket > newest then
     for passed = math.max(newest + 1, bucket - buckets), bucket do

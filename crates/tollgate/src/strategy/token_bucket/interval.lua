@@ -1,6 +1,6 @@
--- The twin of token_bucket/interval.rs: whole refills.
--- State: the multiple of the period at which it was last brought up to date, and what was missing.
--- Numbers: units at each multiple of the period, up to the burst; the most that can be missing.
+-- The twin of token_bucket/interval.rs: whole refills. State: the multiple of the period at which
+-- it was last brought up to date, and the missing units. Numbers: units at each multiple of the
+-- period, up to the burst; the maximum of the missing units.
 
 local function interval_view(refilled, missing, now, units, period)
   local current, at, back = now - now % period, now, false
@@ -41,7 +41,7 @@ local function interval_charge(refilled, missing, at, now, cost, units, period)
   return refilled, missing, interval_wait(refilled, now, missing, units, period)
 end
 
--- Whether more is missing than the burst. What has come since then is not counted.
+-- Whether more is missing than the burst. Units that have come since then are not counted.
 local function interval_owes(refilled, missing, now, units, period, burst)
   return missing > burst
 end

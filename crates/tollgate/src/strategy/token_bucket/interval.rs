@@ -164,7 +164,7 @@ impl Interval {
         self.most
     }
 
-    pub(super) fn owing(&self, most: u64) -> Self {
+    pub(super) fn with_capacity(&self, most: u64) -> Self {
         Self { burst: most, ..*self }
     }
 

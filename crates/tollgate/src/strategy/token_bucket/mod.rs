@@ -114,10 +114,10 @@ impl super::Step for Step {
         }
     }
 
-    fn owing(&self, most: u64) -> Self {
+    fn with_capacity(&self, most: u64) -> Self {
         match self {
-            Self::Greedy(step) => Self::Greedy(step.owing(most)),
-            Self::Interval(step) => Self::Interval(step.owing(most)),
+            Self::Greedy(step) => Self::Greedy(step.with_capacity(most)),
+            Self::Interval(step) => Self::Interval(step.with_capacity(most)),
         }
     }
 
@@ -137,7 +137,7 @@ impl super::Step for Step {
             // Another kind of refill, or other refill times: the consumed units, as if charged now.
             _ => {
                 let (Some(before), Some(most)) = (was.most(), self.most()) else { return };
-                let consumed = before - was.owing(before).judge(old, now, 1).remaining;
+                let consumed = before - was.with_capacity(before).judge(old, now, 1).remaining;
                 if consumed > 0 {
                     self.charge(cell, now, consumed.min(most));
                 }

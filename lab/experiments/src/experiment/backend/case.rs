@@ -7,8 +7,8 @@ const MAX_SERVERS: u32 = 100_000;
 const MAX_WORK_US: u64 = 86_400_000_000;
 
 /// The backend that the limits protect: one queue in front of servers that each work on one request
-/// at a time. Who came first is served first, and nobody leaves the queue. Queueing theory calls it
-/// G/D/c (D. G. Kendall, 1953): any arrivals, a fixed service time, c servers.
+/// at a time. The first to come is served first, and nobody leaves the queue. Queueing theory calls
+/// it G/D/c (D. G. Kendall, 1953): any arrivals, a fixed service time, c servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Backend {

@@ -70,7 +70,7 @@ impl<'e> Servers<'e> {
         self.busy.len() as u64 + self.waiting()
     }
 
-    /// All that wait or are worked on.
+    /// All jobs that wait or are in progress.
     pub(super) fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.busy.values().chain(&self.waiting)
     }

@@ -324,7 +324,7 @@ fn what_is_wrong_with_a_backend_is_told_with_its_line() {
     for (text, says) in [
         (
             format!("{head}{slots}"),
-            "x:6: `2 at once hold 30s` counts what is at work at a time, and nothing says how long \
+            "x:6: `2 at once hold 30s` counts work in progress, and nothing says how long \
              work takes: add a backend",
         ),
         (format!("{head}[[case]]\nlimits = []\n"), "x:6: `limits` has none"),
@@ -337,8 +337,11 @@ fn what_is_wrong_with_a_backend_is_told_with_its_line() {
         (works.replace("servers", "server"), "unknown field `server`"),
         (works.replace("work = \"1s\"", "work = \"0s\""), "x:10: backend: `work` is more than 0"),
         (works.replace("work = \"1s\"", "work = \"2d\""), "x:10: backend: `work` is more than 0"),
-        (works.replace("work = \"1s\"", "work = \"1x\""), "x:10: backend: `work`: `1x` is no dura"),
-        (works.replace("\"10s\"", "\"10x\""), "x:12: backend: `from`: `10x` is no duration"),
+        (
+            works.replace("work = \"1s\"", "work = \"1x\""),
+            "x:10: backend: `work`: `1x` is not a dura",
+        ),
+        (works.replace("\"10s\"", "\"10x\""), "x:12: backend: `from`: `10x` is not a duration"),
         (works.replace("\"20s\"", "\"10s\""), "x:13: backend: `until` is not after `from`"),
         (works.replace("\"20s\"", "20"), "x:13: `until` is a text in quotes, not 20"),
         (works.replace("\"2s\"", "\"0s\""), "x:14: backend: `work` is more than 0"),
@@ -352,11 +355,11 @@ fn what_is_wrong_with_a_backend_is_told_with_its_line() {
         ),
         (
             works.replace(slots, "[[case]]\nqueue = { bound = 1, work = \"1s\" }\n"),
-            "x:7: case: `queue` has workers of its own: leave `queue` or the [backend] out",
+            "x:7: case: `queue` has its own workers: leave `queue` or the [backend] out",
         ),
         (
             works.replace("2 at once\" }]", "2/s via gcra\" }]\nnodes = { number = 2 }"),
-            "x:8: case: `nodes` are simulated without what comes behind them",
+            "x:8: case: `nodes` are simulated without a backend",
         ),
     ] {
         let error = Experiment::parse("x", &text).unwrap_err().to_string();

@@ -45,9 +45,9 @@ impl FileReader<'_> {
     ) -> Result<(), FileError> {
         let RawCase { name, queue, nodes, .. } = case.get_ref();
         let other = match (has_backend, queue, nodes) {
-            (true, Some(queue), _) => Some(("queue", "has workers of its own", queue.span())),
+            (true, Some(queue), _) => Some(("queue", "has its own workers", queue.span())),
             (true, None, Some(nodes)) => {
-                Some(("nodes", "are simulated without what comes behind them", nodes.span()))
+                Some(("nodes", "are simulated without a backend", nodes.span()))
             }
             _ => None,
         };
@@ -85,11 +85,11 @@ impl FileReader<'_> {
     }
 }
 
-/// The limits of a case, as they are written, by what they count.
+/// The limits of a case, as they are written, by their subjects.
 fn texts_of(raw: &RawCase) -> ReadResult<Vec<(Per, Vec<&str>)>> {
     let Some(limits) = &raw.limits else {
-        return Err("a case has `limits`, as [{ per = \"client\", limit = \"10/10s\" }], or a \
-                    `queue`, as { bound = 10, work = \"100ms\" }"
+        return Err("a case has `limits`, e.g. [{ per = \"client\", limit = \"10/10s\" }], or a \
+                    `queue`, e.g. { bound = 10, work = \"100ms\" }"
             .to_owned());
     };
     let mut texts: Vec<(Per, Vec<&str>)> = Vec::new();
@@ -147,8 +147,8 @@ pub(super) fn cases_of(
         let slots = parts.iter().flat_map(|part| part.limits.limits());
         if let Some(slots) = slots.filter(|_| !has_backend).find(|limit| limit.needs_hold()) {
             return Err(format!(
-                "`{slots}` counts what is at work at a time, and nothing says how long work takes: \
-                 add a backend, as [backend], servers = 16, work = \"40ms\""
+                "`{slots}` counts work in progress, and nothing says how long work takes: \
+                 add a backend, e.g. [backend], servers = 16, work = \"40ms\""
             ));
         }
         let limits = || parts.iter().flat_map(|part| part.limits.limits().iter());

@@ -63,7 +63,7 @@ impl FileReader<'_> {
         let duration_us = match wanted_us {
             Some(duration_us) => duration_us,
             None if last_us > start_us => last_us - start_us + 1,
-            None => return Err(self.whole("`duration` is missing, as duration = \"60s\"")),
+            None => return Err(self.whole("`duration` is missing, e.g. duration = \"60s\"")),
         };
         self.bound(&mut workloads, &raw, duration_us)?;
         let mut notes: Vec<String> = workloads.iter().filter_map(unread).collect();
@@ -118,12 +118,12 @@ impl FileReader<'_> {
             return Err(self.at(raw.version.span(), "this is for version = 1"));
         }
         if raw.workload.is_empty() {
-            let what = "there is no [[workload]]: say when requests come, as \
-                        arrivals = \"poisson\", rate = \"10/s\"";
+            let what = "there is no [[workload]]: set when requests come, e.g. arrivals = \
+                        \"poisson\", rate = \"10/s\"";
             return Err(self.whole(what));
         }
         if raw.case.is_empty() {
-            let what = "there is no [[case]]: say what is tried, as limits = [{ per = \
+            let what = "there is no [[case]]: set it, e.g. limits = [{ per = \
                         \"client\", limit = \"10/10s\" }], or queue = { bound = 10, work = \
                         \"100ms\" }";
             return Err(self.whole(what));
@@ -135,7 +135,7 @@ impl FileReader<'_> {
     fn positive(&self, text: &Option<Spanned<String>>) -> Result<Option<u64>, FileError> {
         let Some(text) = text else { return Ok(None) };
         match duration(text.get_ref()) {
-            Ok(0) => Err(self.at(text.span(), "this is no time at all: 1us at least")),
+            Ok(0) => Err(self.at(text.span(), "this is not a time: write 1us or more")),
             Ok(us) => Ok(Some(us)),
             Err(what) => Err(self.at(text.span(), what)),
         }

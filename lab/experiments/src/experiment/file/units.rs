@@ -16,7 +16,7 @@ pub(in crate::experiment) fn duration(text: &str) -> ReadResult<u64> {
     // At most a hundred years: anything longer is a mistake.
     micros
         .filter(|micros| *micros <= 100 * 365 * 86_400_000_000)
-        .ok_or_else(|| format!("`{text}` is no duration, as 10s, 500ms, 1h 30m or 7d"))
+        .ok_or_else(|| format!("`{text}` is not a duration, e.g. 10s, 500ms, 1h 30m or 7d"))
 }
 
 pub(super) fn optional(text: Option<&str>, key: &str) -> ReadResult<Option<u64>> {
@@ -34,13 +34,13 @@ fn quota(text: &str, what: &str) -> ReadResult<(u64, u64)> {
 }
 
 pub(in crate::experiment) fn rate(text: &str) -> ReadResult<Rate> {
-    let (units, period_us) = quota(text, "`rate` is so many in so long, as 10/s")?;
+    let (units, period_us) = quota(text, "`rate` is units per time, e.g. 10/s")?;
     Ok(Rate::new(units, period_us))
 }
 
 /// Parses the load that a resource can take, such as `300/10s`.
 pub(in crate::experiment) fn capacity(text: &str) -> ReadResult<Capacity> {
-    let (units, window_us) = quota(text, "`capacity` is so many in so long, as 300/10s")?;
+    let (units, window_us) = quota(text, "`capacity` is units per time, e.g. 300/10s")?;
     Ok(Capacity { text: text.to_owned(), units, window_us })
 }
 

@@ -38,7 +38,7 @@ fn kind_of(raw: &RawWorkload) -> ReadResult<&'static str> {
     }
     if let Some(odd) = present.iter().find(|key| !needed.contains(*key) && !others.contains(*key)) {
         let known: Vec<&str> = needed.iter().chain(others.iter()).copied().collect();
-        return Err(format!("`{odd}` says nothing of {kind}, which has {}", known.join(", ")));
+        return Err(format!("`{odd}` does not apply to {kind}, which has {}", known.join(", ")));
     }
     Ok(kind)
 }

@@ -5,9 +5,9 @@ pub(in crate::experiment) fn rounded(number: f64) -> f64 {
     libm::round(number * 10_000.0) / 10_000.0
 }
 
-/// Jain's index of what each client received, relative to its fair share. That is the max-min fair
-/// division of all that was admitted: no client receives more than it asks for, and what one does
-/// not need is divided among the others.
+/// Jain's index of each client's admitted units, relative to its fair share. That is the max-min
+/// fair division of all admitted units: no client receives more than it asks for, and unneeded
+/// units are divided among the others.
 ///
 /// Source: R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness", DEC TR-301, 1984.
 pub(super) fn fairness(clients: &[(u32, u32)]) -> Option<f64> {

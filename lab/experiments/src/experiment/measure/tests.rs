@@ -14,7 +14,7 @@ fn fairness_is_what_each_got_of_its_fair_share() {
     assert!((index(&[(10, 5), (10, 5)]) - 1.0).abs() < 1e-9);
     // One of four got it all.
     assert!((index(&[(9, 8), (9, 0), (9, 0), (9, 0)]) - 0.25).abs() < 1e-9);
-    // Who wants little and gets it takes nothing from the fairness.
+    // A client that wants little and gets it takes nothing from the fairness.
     assert!((index(&[(1, 1), (100, 49), (100, 49)]) - 1.0).abs() < 1e-9);
     // A greedy one that got what a polite one wanted: its fair share was 5 and it got 10.
     assert!(index(&[(100, 10), (5, 0), (0, 0)]) < 0.6);
@@ -34,7 +34,7 @@ fn a_window_is_half_open() {
         each.admit(at, client, 1);
     }
     assert_eq!((each.most, &each.counts[..]), (2, &[2, 0][..]));
-    // Units leave with what brought them.
+    // Units leave with the attempt that brought them.
     let mut weighed = PeakWindow::new(10, Per::Client, 2);
     for (at, client, units) in [(0, 0, 7), (1, 1, 8), (5, 0, 2), (10, 0, 6), (16, 0, 1)] {
         weighed.pass(at);

@@ -1,4 +1,4 @@
-//! The nodes of a case: how many, how far from the store, and what each does without it.
+//! The nodes of a case: how many, how far from the store, and the behaviour of each without it.
 
 use tollgate::{Lease, Limit, Period};
 use tollgate_policy::OnFailure;
@@ -45,7 +45,7 @@ pub enum Spread {
 }
 
 impl Spread {
-    /// The node, of so many, that an attempt reaches: the one with this number, of this client.
+    /// The node, of this number, that an attempt reaches: the one with this number, of this client.
     #[must_use]
     pub fn node(self, client: u32, attempt: u64, nodes: u32) -> u32 {
         let seed = match self {
@@ -112,7 +112,7 @@ impl NodesCase {
             return Err(("number", format!("`number` is 1 to {MAX_NODES} nodes, not {number}")));
         }
         if clock_error_ppm > MAX_CLOCK_ERROR {
-            let what = "`clock_error` is at most 0.1%: leases allow for clocks that are no worse";
+            let what = "`clock_error` is at most 0.1%: leases allow for clocks within that";
             return Err(("clock_error", what.to_owned()));
         }
         if deadline_us == 0 {

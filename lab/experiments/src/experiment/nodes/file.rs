@@ -84,7 +84,10 @@ impl RawNodes {
             clock_error_ppm: match &self.clock_error {
                 None => 0,
                 Some(text) => parts_in_a_million(text.get_ref()).ok_or_else(|| {
-                    at(text, format!("`clock_error` is a share, as 0.1%, not `{}`", text.get_ref()))
+                    at(
+                        text,
+                        format!("`clock_error` is a share, e.g. 0.1%, not `{}`", text.get_ref()),
+                    )
                 })?,
             },
             deadline_us: time(&self.deadline, "deadline")?.unwrap_or(DEADLINE_US),

@@ -3,7 +3,7 @@
 use crate::experiment::results::{CaseResult, NodesResult};
 use crate::figure::{plural, share};
 
-/// The findings about nodes: how often the store was asked, and what that cost in exactness.
+/// The findings about nodes: how often the store was asked, and the cost in exactness.
 pub(in crate::experiment) fn findings(cases: &[CaseResult]) -> Vec<String> {
     let nodes = cases.iter().filter_map(|case| Some((case, case.nodes.as_ref()?)));
     let mut findings = Vec::new();

@@ -245,7 +245,8 @@ impl<'e> NodesRun<'e> {
         let now_us = self.time.now_us();
         let decided_us = match authority {
             Authority::Store => at_us.unwrap_or(now_us),
-            // Who charges further units has spent its own before it asked, in the same moment.
+            // A node that charges further units has spent its own before it asked, in the same
+            // moment.
             Authority::Lease => ended.asked_us.unwrap_or(now_us),
             _ => now_us,
         };

@@ -1,4 +1,4 @@
-//! One node, as the service has it: what it holds of a store, and what it does without it.
+//! One node, as the service has it: its leases from a store, and its behaviour without it.
 
 use core::time::Duration;
 

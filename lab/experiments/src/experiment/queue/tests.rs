@@ -35,7 +35,7 @@ fn as_many_are_accepted_as_the_workers_do_and_twice_the_workers_take_twice_as_ma
         assert!(of(found.accepted_per_s, accepted), "{}: {found:?}", case.name);
         assert!(of(found.refused_per_s, refused), "{}: {found:?}", case.name);
         assert!(of(found.done_per_s, accepted), "{}: {found:?}", case.name);
-        // Over all time: what was done, what is in hand, and what fills the queue.
+        // Over all time: finished jobs, jobs in hand, and those that fill the queue.
         let room = 10 + u64::from(found.workers);
         assert!(found.accepted >= found.done && found.accepted <= found.done + room, "{found:?}");
         assert_eq!(found.accepted + found.refused, 3_000);
@@ -214,7 +214,7 @@ fn a_rate_holds_back_however_many_work_and_the_next_goes_when_it_may() {
     assert_eq!(found.rate.as_deref(), Some("5/s via uniform"));
     assert!(found.buckets.iter().all(|bucket| bucket.delivered == 5), "{:?}", found.buckets);
     assert_eq!((found.accepted_per_s, found.depth_max), (Some(5.0), 3));
-    // The yardstick is what comes behind the queue, not what goes into it.
+    // The yardstick is the output of the queue, not its input.
     assert_eq!((case.peak, case.used_share), (Some(5), Some(1.0)));
     assert!(case.buckets[0].admitted > 5 && case.buckets[0].occupancy == 5);
     assert_eq!(case.burstiness, Some(1.0));
@@ -379,7 +379,7 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         ),
         ("100ms", "0s", "x:11: q: `work` is more than 0"),
         ("100ms", "24h", "x:11: q: `work` is less than a day"),
-        ("100ms", "soon", "x:11: q: `work`: `soon` is no duration"),
+        ("100ms", "soon", "x:11: q: `work`: `soon` is not a duration"),
         ("5/s via gcra", "5 each s", "x:12: q: `rate`: "),
         ("5/s via gcra", "5/s via nothing", "x:12: q: `rate`: "),
         ("\"all\"", "\"most\"", "x:13: q: `counts` is \"waiting\" or \"all\", not \"most\""),
@@ -400,5 +400,8 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
     }
     let none = works.split("[case.queue]").next().unwrap();
     let error = Experiment::parse("x", none).unwrap_err().to_string();
-    assert!(error.contains("x:6: a case has `limits`, as") && error.contains("`queue`"), "{error}");
+    assert!(
+        error.contains("x:6: a case has `limits`, e.g.") && error.contains("`queue`"),
+        "{error}"
+    );
 }

@@ -26,12 +26,12 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
         (works.replace("limits = [{", "limits = \"1/s\" #"), "x:7: `limits` is a list in [ ], not"),
         (
             works.replace("rate =", "within = \"1s\"\nrate ="),
-            "`within` says nothing of steady, which has rate, zipf",
+            "`within` does not apply to steady, which has rate, zipf",
         ),
         (works.replace("rate = \"1/s\"\n", ""), "x:3: workload: steady needs `rate`"),
         (works.replace("rate", "rat"), "unknown field `rat`"),
-        (works.replace("\"1/s\"\n[", "\"1/parsec\"\n["), "`rate` is so many in so long, as 10/s"),
-        (works.replace("1m", "1 parsec"), "x:2: `1 parsec` is no duration"),
+        (works.replace("\"1/s\"\n[", "\"1/parsec\"\n["), "`rate` is units per time, e.g. 10/s"),
+        (works.replace("1m", "1 parsec"), "x:2: `1 parsec` is not a duration"),
         (works.replace("version = 1", "version = 2"), "x:1: this is for version = 1"),
         (works.replace("version = 1\n", ""), "missing field `version`"),
         (works.replace("client", "clients"), "x:6: `per` is \"resource\" or \"client\""),
@@ -76,7 +76,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
             "a gang makes at most",
         ),
         (format!("bucket = \"1us\"\n{works}"), "more than 100000 buckets"),
-        (format!("capacity = \"many\"\n{works}"), "x:1: `capacity` is so many in so long"),
+        (format!("capacity = \"many\"\n{works}"), "x:1: `capacity` is units per time"),
         (
             works.replace("arrivals = \"steady\"\nrate = \"1/s\"", "log = \"/nowhere.log\""),
             "/nowhere.log: no such file",
@@ -102,7 +102,8 @@ fn a_log_is_a_workload_like_any_other() {
     std::fs::write(&log, &lines).unwrap();
     let file = folder.path().join("e.toml");
     let text = "version = 1\nworkload = [{ log = \"access.log\" }, { arrivals = \"steady\", rate = \
-                \"1/s\" }]\ncase = [{ limits = [{ per = \"client\", limit = \"1/3s via uniform\" }] }]\n";
+                \"1/s\" }]\ncase = [{ limits = [{ per = \"client\", limit = \"1/3s via uniform\" \
+                }] }]\n";
     std::fs::write(&file, text).unwrap();
     let experiment = Experiment::load(&file).unwrap();
     assert_eq!(experiment.duration_us, 59_000_001, "as long as the log");

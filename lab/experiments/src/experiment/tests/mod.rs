@@ -1,4 +1,4 @@
-//! Experiments against counts that are taken again, slowly, and what their pages promise.
+//! Experiments against counts that are taken again, slowly, and the promises of their pages.
 
 mod builtin;
 mod file;

@@ -52,7 +52,7 @@ impl<M: StoreMaker> Run<'_, M> {
         self.binding(decision, fields, granted > 0)
     }
 
-    /// The binding limit, and what is said of it.
+    /// The binding limit, and its numbers.
     fn binding(
         &mut self,
         decision: &Decision<'_>,
@@ -96,7 +96,7 @@ impl<M: StoreMaker> Run<'_, M> {
         Ok(())
     }
 
-    /// The receipt of a charge of so many units; none for 0.
+    /// The receipt of a charge of this many units; `None` for 0.
     pub(super) fn receipt(&mut self, decision: &Decision<'_>, granted: u64) -> Result<(), Differs> {
         let receipt = decision.receipt();
         if granted == 0 {

@@ -79,8 +79,8 @@ fn part(history: &History, ids: &BTreeSet<u64>) -> History {
     History { calls: calls.collect(), holds: holds.collect(), faults, ..History::default() }
 }
 
-/// Histories that share no count with each other. A call about a hold that no call placed stands
-/// for itself.
+/// Histories that share no count with each other. A call about a hold that no call placed counts
+/// alone.
 fn groups(history: &History) -> Vec<History> {
     let mut of_hold: BTreeMap<&str, Vec<CountKey<'_>>> = BTreeMap::new();
     for call in &history.holds {
@@ -195,7 +195,7 @@ fn held_limit(limit: &Limit) -> Option<HeldLimit> {
     if limit.needs_hold() {
         return Some(HeldLimit::Slots(limit.capacity()));
     }
-    let oracle = Oracle::grouped(rule_of(limit)?).ok()?.owing(limit.debt()).ok()?;
+    let oracle = Oracle::grouped(rule_of(limit)?).ok()?.with_debt(limit.debt()).ok()?;
     Some(HeldLimit::Rate(Box::new(oracle)))
 }
 

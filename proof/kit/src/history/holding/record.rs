@@ -10,7 +10,7 @@ use super::super::record::{CallOutcome, RecordedCount};
 pub struct HoldCall {
     /// A number that no other call of the history has.
     pub id: u64,
-    /// Who called: a client or a process.
+    /// The caller: a client or a process.
     pub client: String,
     /// When the call began, in microseconds.
     pub invoked_us: u64,
@@ -28,7 +28,7 @@ pub struct HoldCall {
 pub enum HoldStep {
     /// To place it.
     Place(Place),
-    /// To settle it for so many units; a release settles it for none.
+    /// To settle it for this many units; a release settles it for none.
     Settle {
         /// The units.
         actual: u64,
@@ -73,7 +73,7 @@ pub enum Settling {
         /// The smallest `remaining` of all limits afterwards, if the answer has it.
         remaining: Option<u64>,
     },
-    /// It was settled before, for so many units.
+    /// It was settled before, for this many units.
     Already(u64),
     /// It is not open.
     NotOpen,

@@ -113,7 +113,7 @@ struct Search<'s> {
     seen: HashSet<(Done, Fingerprint)>,
     /// Why not everything was tried, if it was not.
     incomplete: Option<String>,
-    /// How many calls were explained at most, and what was wrong with the next.
+    /// How many calls were explained at most, and the problem of the next.
     deepest: (usize, String, BTreeSet<u64>),
 }
 

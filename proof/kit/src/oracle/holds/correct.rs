@@ -64,7 +64,7 @@ impl Charge {
 }
 
 impl HoldOracle {
-    /// The last charge of all rates, of so many units.
+    /// The last charge of all rates, of this many units.
     #[must_use]
     pub fn last_charge(&self, cost: u64) -> Charge {
         let at = self.limits.iter().map(|limit| match limit {
@@ -81,8 +81,8 @@ impl HoldOracle {
         charge.resets != self.resets
     }
 
-    /// Gives back `units` of a charge, or what is left of it, under the numbers of the count.
-    /// The open holds stay as they are.
+    /// Gives back `units` of a charge, or the rest of it, under the numbers of the count. The open
+    /// holds stay as they are.
     pub fn refund(&mut self, now_us: u64, charge: &mut Charge, units: u64) -> Refunded {
         let (left, units) = (charge.left, units.min(charge.left));
         charge.left -= units;

@@ -42,9 +42,9 @@ impl HoldOracle {
         !then.open.is_empty() || then.limits.iter().any(counts)
     }
 
-    /// Whether new numbers would show which of what no longer counts a store still holds: events
-    /// that a longer log, or another rounding of a window, counts again; all under a clock that may
-    /// go back.
+    /// Whether new numbers would show which uncounted parts a store still holds: events that a
+    /// longer log, or another rounding of a window, counts again; all under a clock that may go
+    /// back.
     #[must_use]
     pub fn would_tell(&self, now_us: u64, limits: &[HeldLimit], back: bool) -> bool {
         let then = self.after(now_us);

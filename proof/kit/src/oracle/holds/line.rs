@@ -1,4 +1,4 @@
-//! Those who wait in line for a hold (section 11): who is admitted before whom, and for how long a
+//! The line of those who wait for a hold (section 11): the order of admissions, and for how long a
 //! place is kept.
 
 use super::{HeldLimit, HoldOracle, Kind};

@@ -1,5 +1,5 @@
-//! Holds that their callers name (section 11): what an ask under a name comes to, and what is
-//! remembered of names that are over.
+//! Holds that their callers name (section 11): the outcome of an ask under a name, and the records
+//! of names that are over.
 
 use super::{HoldOracle, Kind, Open, REMEMBERED_US};
 use crate::oracle::{Charged, Fields, whole};
@@ -126,8 +126,8 @@ impl HoldOracle {
         self.marked(name).map_or(Ended::NotOpen, Ended::Already)
     }
 
-    /// Releases a hold of which only the name is known: where no hold has it and it is not over, a
-    /// mark is left for as long as a hold lasts under the limits of the caller.
+    /// Releases a hold by its name alone. Where no hold has it and it is not over, a mark is left
+    /// for as long as a hold lasts under the limits of the caller.
     pub fn release_named(&mut self, now_us: u64, name: u64, hold_us: Option<u64>) -> Ended {
         let ended = self.settle_named(now_us, name, 0);
         if ended != Ended::NotOpen {

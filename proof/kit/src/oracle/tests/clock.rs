@@ -32,7 +32,7 @@ fn skew_is_judged_at_the_newest_time() {
     assert_eq!(buckets.check(4_000 * MS, 10), not_yet(9, 12 * S, 12 * S));
 }
 
-/// One microsecond more than a second is a step: what counted is carried to `now`.
+/// One microsecond more than a second is a step: the counted units are carried to `now`.
 #[test]
 fn a_step_back_carries_the_count_to_now() {
     let mut log = fresh(Rule::Log { n: 3, d_us: 10 * S });
@@ -79,7 +79,7 @@ fn a_greedy_backlog_grows_by_the_step_up_to_a_full_one_and_the_debt() {
     let mut bucket = greedy(1, S, 5);
     bucket.check(100 * S, 2);
     assert_eq!(bucket.check(50 * S, 1), not_yet(0, 6 * S, 10 * S));
-    let mut bucket = greedy(1, S, 5).owing(0).unwrap();
+    let mut bucket = greedy(1, S, 5).with_debt(0).unwrap();
     bucket.check(100 * S, 2);
     assert_eq!(bucket.check(98 * S, 1), allow(1, 0, 5 * S)); // backlog 2 + 2, no skew rule here
     assert_eq!(bucket.check(50 * S, 1), not_yet(0, S, 5 * S));
@@ -97,7 +97,7 @@ fn a_denied_check_keeps_the_repair_and_a_peek_does_not() {
         Rule::Log { n: 2, d_us: 10 * S },
         Rule::Window { n: 2, d_us: 10 * S, precision_us: S, rounding: Rounding::Truncate },
     ] {
-        let mut denied = fresh(rule).owing(0).unwrap();
+        let mut denied = fresh(rule).with_debt(0).unwrap();
         denied.check(3_600 * S, 2);
         let peeked = denied.clone();
         let before = denied.clone();
@@ -117,10 +117,11 @@ fn never_keeps_the_repair() {
     assert!(log.check(60 * S, 2).admitted);
 }
 
-/// A receipt from before a step back: what came back since is unknown, so it gives nothing.
+/// A receipt from before a step back: the units that came back since are unknown, so it gives
+/// nothing.
 #[test]
 fn a_receipt_from_before_a_step_back_gives_nothing() {
-    let mut bucket = greedy(1, S, 10).owing(0).unwrap();
+    let mut bucket = greedy(1, S, 10).with_debt(0).unwrap();
     bucket.check(100 * S, 10);
     bucket.check(20 * S, 1); // denied; backlog 10 s
     assert!(bucket.check(30 * S, 10).admitted);

@@ -224,13 +224,13 @@ proptest! {
         prop_assert_eq!(bound_holds(rule, 0, &run.receipts), Ok(()));
     }
 
-    /// With charges without a check, what was admitted and charged holds the bound of a limit that
+    /// With charges without a check, the admitted and charged units keep the bound of a limit that
     /// is larger by the debt.
     #[test]
     fn bound_with_charges((rule, unit) in rules(), debt in 0..9_u64,
                           steps in prop::collection::vec(prop_oneof![3 => forward(), 1 => charge()],
                                                          1..40)) {
-        let mut run = Run::new(fresh(rule).owing(debt).unwrap(), unit);
+        let mut run = Run::new(fresh(rule).with_debt(debt).unwrap(), unit);
         for step in &steps {
             run.step(step);
         }

@@ -40,9 +40,9 @@ pub enum Said {
     },
     /// It is above a limit.
     Never,
-    /// It is done, and was asked for so many units.
+    /// It is done, and was asked for this many units.
     Charged(u64),
-    /// It was settled before, for so many units.
+    /// It was settled before, for this many units.
     Already(u64),
     /// Slots are free again.
     Released,
@@ -62,7 +62,7 @@ pub struct LimitAnswer {
     pub fields: Fields,
     /// Whether `reset_after` may be longer than it says.
     pub at_least: bool,
-    /// Of a charge: whether it fitted, and what was cut.
+    /// Of a charge: whether it fitted, and the units that were cut.
     pub charged: Option<(bool, u64)>,
 }
 
@@ -71,7 +71,7 @@ impl LineAnswer {
         Self { said, limits: Vec::new() }
     }
 
-    /// Whether it can be the answer under so many limits.
+    /// Whether it can be the answer under this many limits.
     pub(super) const fn fits(&self, limits: usize) -> bool {
         match self.said {
             Said::Yes
@@ -174,7 +174,7 @@ fn parse_said(text: &str) -> Result<Said, String> {
         ["released"] => Said::Released,
         ["reset"] => Said::Reset,
         ["not", "open"] => Said::NotOpen,
-        _ => return Err(format!("{text:?} is no answer: see vectors/README.md")),
+        _ => return Err(format!("{text:?} is not an answer: see vectors/README.md")),
     })
 }
 

@@ -28,7 +28,7 @@ fn every_file_is_embedded() {
     assert_eq!(HOLD_VECTORS.iter().map(|(path, _)| *path).collect::<Vec<_>>(), files);
 }
 
-/// For each strategy, and for slots: what was asked, and how it was answered.
+/// For each strategy, and for slots: the questions, and the kinds of answers.
 #[test]
 fn every_strategy_has_every_kind_of_question() {
     let rates = tollgate::Strategy::RATES.iter().map(|strategy| strategy.name());
@@ -120,9 +120,9 @@ fn bad_files_are_refused_with_their_line() {
         ("limits: 5 via gcra", "line 1: the limit \"5 via gcra\""),
         ("limits: 5 at once for 3s", "line 1: \" for 3s\""),
         ("limits: 5/s via gcra\n0", "line 2: one column"),
-        ("limits: 5/s via gcra\n0 | steal 1", "line 2: \"steal 1\" is no question"),
+        ("limits: 5/s via gcra\n0 | steal 1", "line 2: \"steal 1\" is not a question"),
         ("limits: 5/s via gcra\n0 | reserve a 1 until 2s", "line 2: \"reserve a 1 until 2s\""),
-        ("limits: 5/s via gcra\n0 | peek 1 | maybe | 1 0 0", "line 2: \"maybe\" is no answer"),
+        ("limits: 5/s via gcra\n0 | peek 1 | maybe | 1 0 0", "line 2: \"maybe\" is not an answer"),
         ("limits: 5/s via gcra\n0 | peek 1 | yes", "line 2: the answer has not one column"),
         ("limits: 5/s via gcra\n0 | peek 1 | yes | 1 0", "line 2: \"1 0\": write remaining"),
         ("limits: 5/s via gcra\n0 | peek 1 | yes | 1 0 0 owes", "line 2: \"1 0 0 owes\": only"),

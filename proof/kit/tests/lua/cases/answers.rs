@@ -1,4 +1,4 @@
-//! Answers that histories do not ask for: short ones, remembered ones, what is held, and whether a
+//! Answers that histories do not ask for: short ones, remembered ones, held units, and whether a
 //! swap took place.
 
 use std::collections::HashMap;

@@ -77,7 +77,7 @@ pub(super) fn changed(texts: &Texts) -> Result<(), Difference> {
     let asked = |text: &str| [("third".to_owned(), set(text))];
     pair.check(&asked("x: 1/3us burst 5 via gcra"), 2, Mode::Whole, NOW_US)?;
     pair.check(&asked("x: 1/7us burst 5 via gcra"), 1, Mode::Peek, NOW_US + 2)?;
-    // A denial of which only the log was counted under other numbers.
+    // A denial; only the log was counted under other numbers.
     let several = |units: u64| {
         let b = format!("b: {units}/6ms via sliding_log");
         let text =
@@ -87,7 +87,7 @@ pub(super) fn changed(texts: &Texts) -> Result<(), Difference> {
     pair.check(&several(6), 5, Mode::Whole, NOW_US)?;
     pair.check(&several(5), 1, Mode::Whole, NOW_US + 1)?;
     pair.check(&several(6), 1, Mode::Whole, NOW_US + 2)?;
-    // A denial of which only the window is from the future: the others start fresh.
+    // A denial; only the window is from the future: the others start fresh.
     let window = "c: 6/6ms precision 2ms via sliding_window";
     let old = set(&format!("a: 30/10ms via fixed_window, b: 60/6ms via gcra, {window}"));
     let new = set(&format!("a: 3/10ms burst 5 via gcra, b: 6/6ms via sliding_log, {window}"));

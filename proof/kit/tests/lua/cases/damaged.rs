@@ -24,7 +24,7 @@ fn text(held: Stored) -> Vec<u8> {
     }
 }
 
-/// A state and what is wrong with it.
+/// A damaged state and the damage.
 fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
     let bar = good.iter().position(|byte| *byte == b'|').unwrap();
     let (tag, integers) = good.split_at(bar);

@@ -6,11 +6,11 @@ use super::holds::{ID, World, expect, id, sums_of};
 use crate::lua::fake::{Reply, Stored};
 use crate::lua::histories::{Difference, Texts};
 
-/// Limits of which the fast path knows the first and not the second.
+/// Limits: the fast path knows the first and not the second.
 const BOTH: [&str; 2] = ["x: 7/m via gcra", "x: 7/m via sliding_log"];
 
-/// The numbers of each limit of a reply: what remains, the wait, until all is free, whether a hold
-/// is in the way, when a charge is recorded, and what became of the numbers.
+/// The numbers of each limit of a reply: the remaining units, the wait, until all is free, whether
+/// a hold is in the way, when a charge is recorded, and the effect of new numbers.
 fn rows(reply: &Reply) -> Vec<Vec<i64>> {
     reply.integers()[4..].chunks(6).map(<[i64]>::to_vec).collect()
 }
@@ -154,7 +154,7 @@ pub(super) fn numbers(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// The last end is that of what is still open, also where several end together.
+/// The last end is that of the holds still open, also where several end together.
 pub(super) fn last_ends(texts: &Texts) -> Result<(), Difference> {
     for limits in [BOTH[0], BOTH[1], "x: 7 at once"] {
         let mut world = World::new(texts, limits);
@@ -202,8 +202,8 @@ pub(super) fn fewer_slots(texts: &Texts) -> Result<(), Difference> {
     expect("the slots", settled, vec![2, 5, 1, 0, 0, -1, 2_000_000])
 }
 
-/// Sums lie as long as their holds and what those charge, rounded up to a millisecond, and as long
-/// as the next fencing number must be larger; and always a second more.
+/// Sums live as long as their holds and the charges of those, rounded up to a millisecond, and as
+/// long as the next fencing number must be larger; and always a second more.
 pub(super) fn fenced(texts: &Texts) -> Result<(), Difference> {
     for limits in [BOTH[0], BOTH[1], "x: 7 at once"] {
         let mut world = World::new(texts, limits);
@@ -457,7 +457,7 @@ pub(super) fn rights(texts: &Texts) -> Result<(), Difference> {
                     "place" => world.place(&id(2), 1, 2_000_000),
                     _ => world.settle(ID, "1"),
                 };
-                // A script asks for all that it has; its fast path for what it calls.
+                // A script asks for all its keys; its fast path for those it uses.
                 let is_fast = limits == BOTH[0];
                 let goes_on = match what {
                     "place" => is_fast && ["ZREM", "DEL"].contains(&name),

@@ -1,4 +1,4 @@
-//! Holds: what histories reach seldom. Each panics or differs where a script is changed.
+//! Holds: cases that histories reach seldom. Each panics or differs where a script is changed.
 
 use tollgate::engine::MAX_REPEATS;
 use tollgate_redis::compose::{Clock, HoldScripts, count_args, open_holds};
@@ -50,7 +50,7 @@ impl<'t> World<'t> {
         self.call(HoldScripts::all(Clock::Server, &self.texts.parts).among, &keys, &args)
     }
 
-    /// Asks without a request, of a hold that lasts so many microseconds.
+    /// Asks without a request, of a hold that lasts this many microseconds.
     pub(super) fn question(&mut self, mode: &str, id: &str, cost: u64, ttl_us: u64) -> Reply {
         let (cost, ttl_us) = (cost.to_string(), ttl_us.to_string());
         let (keys, args) = self.words(&[&cost, mode, id, &ttl_us, "", "0"]);
@@ -327,7 +327,7 @@ pub(super) fn damaged_states(texts: &Texts) -> Result<(), Difference> {
         let before = world.fake.keys();
         for reply in [world.ask(&id(2), None), world.settle(ID, "1"), world.renew(ID)] {
             let Reply::Error(text) = reply else { return Err(format!("{bytes:?}: {reply:?}")) };
-            let damaged = ["TOLLGATE the state is damaged", "that is no state of Tollgate"];
+            let damaged = ["TOLLGATE the state is damaged", "that is not a state of Tollgate"];
             expect(&text, damaged.iter().any(|says| text.contains(says)), true)?;
         }
         expect("what is held", world.fake.keys(), before)?;
@@ -360,7 +360,7 @@ pub(super) fn damaged(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// Sums of which a part was lost never get below zero.
+/// Sums with a lost part never get below zero.
 pub(super) fn lost_sums(texts: &Texts) -> Result<(), Difference> {
     let charging = format!("63{:030x}", 5);
     let first = NOW_US + 2_000_000;
@@ -378,8 +378,8 @@ pub(super) fn lost_sums(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// How long the keys of a hold lie: as long as it is open and what its end charges counts, or as
-/// its fencing number must be remembered; and what was settled for a minute.
+/// How long the keys of a hold live: as long as it is open and the charge of its end counts, or as
+/// its fencing number must be remembered; and the records of settled ones for a minute.
 pub(super) fn lifetimes(texts: &Texts) -> Result<(), Difference> {
     let mut world = World::new(texts, "x: 6/m via gcra");
     world.ask(ID, None);

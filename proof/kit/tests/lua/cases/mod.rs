@@ -128,7 +128,7 @@ fn equal<T: PartialEq + core::fmt::Debug>(what: &str, found: T, wanted: T) -> Re
     if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?}, not {wanted:?}")) }
 }
 
-/// The keys of one subject under limits, and what a check of them takes.
+/// The keys of one subject under limits, and the arguments of a check of them.
 struct Place {
     state: String,
     logs: Vec<String>,
@@ -177,7 +177,7 @@ fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<Vec<u8>>
 }
 
 const BAD_COST: &str = "TOLLGATE the cost must be a whole number from 1 to 2^40";
-const FOREIGN: &str = "TOLLGATE the key holds something that is no state of Tollgate";
+const FOREIGN: &str = "TOLLGATE the key holds something that is not a state of Tollgate";
 const NEWER: &str =
     "TOLLGATE the state was written by a newer version: use that one, or reset the subject with it";
 const LENGTH: &str = "TOLLGATE the state is damaged: it does not have the length that it says";

@@ -8,7 +8,7 @@ use crate::lua::fake::{Fake, Stored};
 use crate::lua::histories::{Difference, Pair, Texts};
 use crate::lua::model::Charge;
 
-/// A refund at the edge of what counts as skew, and one microsecond beyond it.
+/// A refund at the edge of the skew, and one microsecond beyond it.
 pub(super) fn skewed(texts: &Texts) -> Result<(), Difference> {
     for limits in LIMITS.map(set) {
         for back_us in [0, 1, 999_999, 1_000_000, 1_000_001, 1_000_002] {

@@ -13,8 +13,8 @@ pub(crate) enum Stored {
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
-/// All that is held at some time. A copy shares everything with what it was copied from, until one
-/// of them is written to: histories copy at each step, and scripts write one key of many.
+/// The contents at some time. A copy shares everything with its original, until one of them is
+/// written to: histories copy at each step, and scripts write one key of many.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub(crate) struct Snapshot(Rc<HashMap<Rc<[u8]>, Entry>>);
 
@@ -111,7 +111,7 @@ impl Data {
         self.written.push((key.into(), ms));
     }
 
-    /// How long the last script lets a key lie: what it said last counts.
+    /// How long the last script lets a key live: its last statement counts.
     pub(super) fn written(&self, key: &[u8]) -> Option<u64> {
         self.written.iter().rev().find(|(written, _)| **written == *key).map(|(_, ms)| *ms)
     }

@@ -1,9 +1,9 @@
 //! The parts of Redis that the scripts call, in process: exact enough to run whole scripts a
 //! million times.
 //!
-//! Nothing expires by itself: a state that has expired means the same as a fresh one, which is
-//! what the comparisons with the engine show. [`Fake::forget`] drops what has expired. Every write
-//! must carry a lifetime, and every integer must fit where it is packed; both are asserted.
+//! Nothing expires by itself: a state that has expired means the same as a fresh one, as the
+//! comparisons with the engine show. [`Fake::forget`] drops what has expired. Every write must
+//! carry a lifetime, and every integer must fit where it is packed; both are asserted.
 
 mod commands;
 mod held;
@@ -26,7 +26,7 @@ pub(crate) const TOO_LONG: &str = "the script runs too long";
 /// So many instructions between two questions whether a script runs too long.
 const STRIDE: u32 = 10_000;
 
-/// And so many questions, in one call.
+/// And this many questions, in one call.
 const PATIENCE: u32 = 500;
 
 /// A reply as a client sees it.
@@ -50,8 +50,8 @@ impl Reply {
         list[1..].iter().map(number).collect()
     }
 
-    /// A list of which each packed answer is as it would be for a question alone: the nonce as
-    /// text, and then numbers.
+    /// A list; each packed answer is as it would be for a question alone: the nonce as text, and
+    /// then numbers.
     pub(crate) fn unpack_reply(self) -> Self {
         let Self::List(mut list) = self else { return self };
         for reply in &mut list {
@@ -159,7 +159,7 @@ impl Fake {
         self.data.borrow_mut().keys = Snapshot::default();
     }
 
-    /// All that is held, with how long.
+    /// The contents, with their lifetimes.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.data.borrow().keys.clone()
     }

@@ -64,7 +64,7 @@ fn pack(lua: &Lua, args: MultiValue) -> Result<mlua::String> {
                 let number = match value {
                     Value::Integer(number) => number as f64,
                     Value::Number(number) => number,
-                    other => return Err(Error::runtime(format!("{other:?} is no number"))),
+                    other => return Err(Error::runtime(format!("{other:?} is not a number"))),
                 };
                 let fits = number >= 0.0
                     && number.fract() == 0.0
@@ -83,7 +83,7 @@ fn pack(lua: &Lua, args: MultiValue) -> Result<mlua::String> {
                     Value::Number(number) => number,
                     // Lua takes digits for the number that they are.
                     Value::String(text) => text.to_str()?.parse().map_err(Error::runtime)?,
-                    other => return Err(Error::runtime(format!("{other:?} is no number"))),
+                    other => return Err(Error::runtime(format!("{other:?} is not a number"))),
                 };
                 if number.fract() != 0.0 || number.abs() >= 2f64.powi(53) {
                     return Err(Error::runtime(format!("{number} is not whole")));

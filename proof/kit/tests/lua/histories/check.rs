@@ -36,7 +36,7 @@ impl Pair {
         let Reply::List(list) = &answer else {
             return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: {answer:?}"));
         };
-        self.told(|| format!("{asked:?} {mode:?} {cost} at {now_us}: {answer:?}"));
+        self.record(|| format!("{asked:?} {mode:?} {cost} at {now_us}: {answer:?}"));
         self.answer = Some(answer.clone());
         let whole = list.iter().skip(1).all(|reply| matches!(reply, Reply::Int(_)));
         if !whole || list[0] != Reply::Text(self.nonce.to_string().into_bytes()) {
@@ -112,8 +112,8 @@ impl Pair {
         (keys, args)
     }
 
-    /// Goes back and asks the script that takes its numbers: the answer and what is held must be
-    /// the same.
+    /// Goes back and asks the script that takes its numbers: the answer and the state must be the
+    /// same.
     fn given_does_the_same(
         &mut self,
         sets: &[&LimitSet],
@@ -136,9 +136,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Asks several questions in one call, goes back, and asks them one by one: the answers and
-    /// what is held must be the same. Whether they are right the single ones say. By a given clock
-    /// each question has a separate time.
+    /// Asks several questions in one call, goes back, and asks them one by one: the answers and the
+    /// state must be the same. Whether they are right the single ones say. By a given clock each
+    /// question has a separate time.
     pub(crate) fn check_many(
         &mut self,
         questions: &[Question],
@@ -158,7 +158,7 @@ impl Pair {
         let together = self.fake.call(&script, &keys, &args).unpack_reply();
         let held = self.fake.snapshot();
         self.fake.restore(before);
-        self.told(|| format!("{questions:?} {mode:?} at once: {together:?}"));
+        self.record(|| format!("{questions:?} {mode:?} at once: {together:?}"));
         let (mut outcomes, mut alone) = (Vec::new(), Vec::new());
         for Question { asked, cost, now_us } in questions {
             outcomes.push(self.check(asked, *cost, mode, *now_us)?);

@@ -1,4 +1,4 @@
-//! Random histories: what the scripts answer, and what the engine does.
+//! Random histories: the answers of the scripts, and those of the engine.
 
 mod check;
 mod held;
@@ -71,7 +71,7 @@ impl Pair {
             1 => (1 << 52) - rng.random_range(0..plan.period_us),
             _ => 1_763_632_025_000_000 + rng.random_range(0..10_000_000_000_000),
         };
-        // Composing and compiling is what takes the time: in some histories many come together, and
+        // Composing and compiling take most of the time: in some histories many come together, and
         // each has one mode beside the usual one, as often as all of them would be.
         let together = if rng.random_bool(0.15) { 0.25 } else { 0.0 };
         let unusual = match rng.random_range(0..8) {

@@ -46,7 +46,7 @@ impl Pair {
         }
     }
 
-    pub(super) fn told(&mut self, what: impl Fn() -> String) {
+    pub(super) fn record(&mut self, what: impl Fn() -> String) {
         if let Some(trace) = &mut self.trace {
             let mut keys: Vec<String> = Vec::new();
             for (key, held) in self.fake.keys() {
@@ -125,12 +125,12 @@ impl Pair {
             let logs = Keys::logs(&state, limits);
             (state, logs)
         })?;
-        self.told(|| format!("{gone:?} expired at {now_us}"));
+        self.record(|| format!("{gone:?} expired at {now_us}"));
         Ok(())
     }
 }
 
-/// A state for people: what is text, and its integers.
+/// A state for people: its text, and its integers.
 fn show(bytes: &[u8]) -> String {
     let at = bytes.iter().position(|byte| *byte == b'|').map_or(0, |at| at + 1);
     let text = String::from_utf8_lossy(&bytes[..at]);

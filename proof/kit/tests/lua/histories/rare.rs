@@ -59,7 +59,7 @@ impl Pair {
                 std::iter::once(0).chain(numbers).collect()
             }
         };
-        self.told(|| format!("{charge:?} refunded at {now_us}: {answer:?}"));
+        self.record(|| format!("{charge:?} refunded at {now_us}: {answer:?}"));
         self.compare(&answer, &expected, || format!("refund {charge:?} at {now_us}"))?;
         if expected == [1] {
             return if self.fake.wrote() {
@@ -128,7 +128,7 @@ impl Pair {
         self.fake.call(script, &[state], &args)
     }
 
-    /// Compares what such a script answered, and what it left.
+    /// Compares the answer of such a script, and the state that it left.
     fn changed(
         &mut self,
         (subject, limits): (&str, &LimitSet),
@@ -137,7 +137,7 @@ impl Pair {
         expected: &[i64],
         now_us: u64,
     ) -> Result<(), Difference> {
-        self.told(|| format!("{what}: {answer:?}"));
+        self.record(|| format!("{what}: {answer:?}"));
         self.compare(answer, expected, || what.to_owned())?;
         let (state, _) = self.keys_of(subject, limits);
         let counts = self.model.limits(subject, limits).is_some();
@@ -191,7 +191,7 @@ impl Pair {
             let of = MarkOf::Reset(whose(subject, limits));
             self.model.marks.insert(mark, Mark { of, until_us });
         }
-        self.told(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
+        self.record(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! How many bytes this process holds: what the allocator counts, or what is resident.
+//! The bytes that this process holds: those that the allocator counts, or the resident ones.
 
 #[cfg(feature = "count-allocations")]
 mod counted;

@@ -1,4 +1,4 @@
-//! Bytes as the system counts them: resident pages, with what the allocator adds.
+//! Bytes as the system counts them: resident pages, including those that the allocator adds.
 
 use anyhow::{Context as _, Result};
 

@@ -18,7 +18,7 @@ use crate::tree::Tree;
 /// Its name on the sheet.
 const NAME: &str = "image";
 
-/// Who runs it: by number, since Kubernetes cannot see that a name is not root's.
+/// The user that runs it: by number, since Kubernetes cannot see that a name is not root's.
 const USER: &str = "10001:10001";
 const ENTRYPOINT: [&str; 2] = ["/usr/bin/tollgate", "serve"];
 const ARGUMENTS: [&str; 4] =

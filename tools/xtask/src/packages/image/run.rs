@@ -129,7 +129,7 @@ impl Container {
         Ok(command)
     }
 
-    /// Starts it; it ends with what is returned.
+    /// Starts it; it ends with the returned value.
     fn start(self) -> Result<Running> {
         let service = Service::start(&mut self.command()?)?;
         Ok(Running { id: self.id, health: self.health, service })
