@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tollgate::engine::Outcome;
-use tollgate::{Decision, Error, Facts, Limiter, Receipt, Store, StoreError, operation};
+use tollgate::{Decision, Error, Facts, Keeps, Limiter, Receipt, Store, StoreError, operation};
 use tollgate_binding::{BindingAnswer, Keep, Operation, lock};
 
 use crate::numbers::Numbers;
@@ -34,6 +34,8 @@ impl<'s, S: Store> Tap<'s, S> {
 }
 
 impl<S: Store> Store for Tap<'_, S> {
+    const KEEPS: Keeps = S::KEEPS;
+
     fn identity(&self) -> u64 {
         self.store.identity()
     }
@@ -98,6 +100,8 @@ pub(crate) struct Replay {
 }
 
 impl Store for Replay {
+    const KEEPS: Keeps = Keeps::ALL;
+
     fn identity(&self) -> u64 {
         self.identity
     }

@@ -8,8 +8,8 @@ use tollgate::operation::{
     Withdraw,
 };
 use tollgate::{
-    Charged, Counted, Facts, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled,
-    Store, StoreError, Time,
+    Charged, Counted, Facts, Hold, Inspection, Keeps, Notice, Notices, Question, Receipt, Refund,
+    Settled, Store, StoreError, Time,
 };
 
 use crate::holding::Holding;
@@ -59,6 +59,8 @@ impl<S: Store> Leased<S> {
 }
 
 impl<S: Store> Store for Leased<S> {
+    const KEEPS: Keeps = S::KEEPS;
+
     #[inline]
     fn identity(&self) -> u64 {
         self.0.store.identity()

@@ -13,8 +13,8 @@ use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Charged, Counted, Facts, Hold, HoldTerms, Inspection, LimitSet, Notice, Notices, Question,
-    Receipt, Refund, RequestId, Settled, Store, StoreError, Subject, Time,
+    Charged, Counted, Facts, Hold, HoldTerms, Inspection, Keeps, LimitSet, Notice, Notices,
+    Question, Receipt, Refund, RequestId, Settled, Store, StoreError, Subject, Time,
 };
 
 use crate::extension::Transaction;
@@ -337,6 +337,8 @@ impl OwnedQuestion {
 }
 
 impl Store for SqliteStore {
+    const KEEPS: Keeps = Keeps::ALL;
+
     fn identity(&self) -> u64 {
         self.0.identity
     }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tollgate::operation::Operation;
-use tollgate::{Facts, LimitSet, MemoryStore, Receipt, Store, StoreError};
+use tollgate::{Facts, Keeps, LimitSet, MemoryStore, Receipt, Store, StoreError};
 use tollgate_lease::{Leased, LeasedCounters};
 #[cfg(feature = "redis")]
 use tollgate_redis::Topology;
@@ -226,6 +226,8 @@ impl AnyStore {
 }
 
 impl Store for AnyStore {
+    const KEEPS: Keeps = Keeps::ALL;
+
     #[inline]
     fn identity(&self) -> u64 {
         each!(self, store => store.identity())

@@ -4,7 +4,7 @@ use core::future::Future;
 use core::time::Duration;
 
 use crate::operation::Operation;
-use crate::{Facts, Receipt, Store, StoreError};
+use crate::{Facts, Keeps, Receipt, Store, StoreError};
 
 /// A store around another, which has a say in how operations are performed. It is a [`Store`] whose
 /// answers have to be waited for.
@@ -51,6 +51,8 @@ pub trait Around: Send + Sync {
 }
 
 impl<A: Around> Store for A {
+    const KEEPS: Keeps = A::Inner::KEEPS;
+
     fn identity(&self) -> u64 {
         self.inner().identity()
     }

@@ -51,6 +51,61 @@ impl Facts {
     }
 }
 
+/// What a store keeps besides counts. It refuses the rest with [`StoreError::misuse`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Keeps {
+    /// Open holds.
+    pub holds: bool,
+    /// Charges without a check.
+    pub charges: bool,
+    /// Request ids.
+    pub requests: bool,
+    /// Notices.
+    pub notices: bool,
+}
+
+impl Keeps {
+    /// Counts alone: checks, refunds, adjustments, resets and inspections.
+    pub const COUNTS: Self = Self { holds: false, charges: false, requests: false, notices: false };
+
+    /// All of it, as the stores in memory, on SQLite and on Redis.
+    pub const ALL: Self = Self { holds: true, charges: true, requests: true, notices: true };
+
+    /// The same with open holds.
+    #[must_use]
+    pub const fn with_holds(self) -> Self {
+        Self { holds: true, ..self }
+    }
+
+    /// The same with charges without a check.
+    #[must_use]
+    pub const fn with_charges(self) -> Self {
+        Self { charges: true, ..self }
+    }
+
+    /// The same with request ids.
+    #[must_use]
+    pub const fn with_requests(self) -> Self {
+        Self { requests: true, ..self }
+    }
+
+    /// The same with notices.
+    #[must_use]
+    pub const fn with_notices(self) -> Self {
+        Self { notices: true, ..self }
+    }
+
+    /// True when all that `needed` has is kept.
+    #[must_use]
+    pub const fn covers(self, needed: Self) -> bool {
+        (self.holds || !needed.holds)
+            && (self.charges || !needed.charges)
+            && (self.requests || !needed.requests)
+            && (self.notices || !needed.notices)
+    }
+}
+
 /// Keeps the state of all counts. A store owns the time, loads states, and runs [`crate::engine`]
 /// over them in one atomic step. The conformance kit of `tollgate-proof` verifies that.
 ///
@@ -58,6 +113,9 @@ impl Facts {
 /// [`OperationsNow`](operation::OperationsNow), and visits the operation that it is given. One that
 /// wraps another is [`Around`](crate::Around) it.
 pub trait Store: Send + Sync {
+    /// What it keeps besides counts. The conformance kit runs the cases of that alone.
+    const KEEPS: Keeps;
+
     /// A number that distinguishes this store's receipts from those of other stores.
     fn identity(&self) -> u64;
 

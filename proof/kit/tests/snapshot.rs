@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::operation::Operation;
 use tollgate::{
-    Ask, Decision, Facts, LimitSet, Limiter, ManualClock, MemoryStore, MemoryStoreBuilder,
+    Ask, Decision, Facts, Keeps, LimitSet, Limiter, ManualClock, MemoryStore, MemoryStoreBuilder,
     Patience, Receipt, SKEW_US, Store, StoreError, Time,
 };
 use tollgate_proof::conformance::{self, block_on};
@@ -71,6 +71,8 @@ impl Restarting {
 }
 
 impl Store for Restarting {
+    const KEEPS: Keeps = Keeps::ALL;
+
     fn identity(&self) -> u64 {
         self.store().0.identity()
     }

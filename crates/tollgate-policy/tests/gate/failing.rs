@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use tollgate::operation::Operation;
-use tollgate::{Facts, Receipt, StoreError};
+use tollgate::{Facts, Keeps, Receipt, StoreError};
 
 use super::failures::Log;
 use super::*;
@@ -47,6 +47,8 @@ impl Failing {
 }
 
 impl Store for Failing {
+    const KEEPS: Keeps = Keeps::ALL;
+
     fn identity(&self) -> u64 {
         self.store.identity()
     }

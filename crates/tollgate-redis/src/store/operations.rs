@@ -7,8 +7,8 @@ use redis::Value;
 use tollgate::engine::{self, Outcome};
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Charged, Counted, Facts, Hold, Inspection, Limit, Notice, Notices, Question, Receipt, Refund,
-    Settled, Store, StoreError, Time,
+    Charged, Counted, Facts, Hold, Inspection, Keeps, Limit, Notice, Notices, Question, Receipt,
+    Refund, Settled, Store, StoreError, Time,
 };
 
 use super::redis_store::RedisStore;
@@ -57,6 +57,8 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
+    const KEEPS: Keeps = Keeps::ALL;
+
     fn identity(&self) -> u64 {
         self.0.identity
     }

@@ -14,7 +14,7 @@ use crate::limit::LimitSet;
 use crate::notice::{Notice, Notices};
 use crate::operation::{Operation, OperationsNow};
 use crate::question::{Counted, Question};
-use crate::store::{Facts, Store};
+use crate::store::{Facts, Keeps, Store};
 use crate::subject::Subject;
 use crate::time::Time;
 
@@ -126,6 +126,8 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
+    const KEEPS: Keeps = Keeps::ALL;
+
     fn identity(&self) -> u64 {
         self.0.identity
     }

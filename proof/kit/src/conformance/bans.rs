@@ -116,7 +116,7 @@ impl<S: Store> History<'_, S> {
         match self.random.below(20) {
             0..2 => self.check(now_us, cost, true, false),
             2..4 => self.check(now_us, cost, false, true),
-            4 => self.charge(now_us, cost),
+            4 if S::KEEPS.charges => self.charge(now_us, cost),
             _ => self.check(now_us, cost, false, false),
         }
     }

@@ -18,6 +18,9 @@
 //! runtime is needed: the kit waits for a store's futures by parking its thread. A store whose
 //! futures need a runtime enters it in the function that makes the store, or blocks inside.
 //!
+//! A store says by its type what it keeps besides counts ([`Store::KEEPS`]). It has to refuse the
+//! rest, and the cases of the rest try that alone.
+//!
 //! A case may rely on two things: two stores of one `make` do not share counts, and a store reads
 //! no clock but the one it was given.
 
@@ -33,12 +36,13 @@ mod named_holds;
 mod notices;
 mod promises;
 mod receipts;
+mod refusals;
 mod requests;
 mod shown_holds;
 mod threads;
 mod world;
 
-use tollgate::{ManualClock, Store};
+use tollgate::{Keeps, ManualClock, Store};
 
 pub use hold_histories::hold_history;
 pub use mixed::{Difference, FAMILIES, least_difference, mixed_history};
@@ -146,98 +150,112 @@ pub struct Case<M> {
 
 /// Writes the cases once: as a list, and each as a function that the macro makes a test of.
 macro_rules! cases {
-    ($($module:ident::$name:ident,)+) => {
+    ($($needs:expr => { $($module:ident::$name:ident,)+ })+) => {
         /// Every case, in order.
         #[must_use]
         pub fn cases<M: StoreMaker>() -> Vec<Case<M>> {
-            vec![$(Case { name: stringify!($name), run: $module::$name::<M> }),+]
+            vec![$($(Case { name: stringify!($name), run: $name::<M> }),+),+]
         }
 
-        $(
-            #[doc = concat!("The case `", stringify!($name), "`.")]
-            ///
-            /// # Panics
-            /// When the store breaks it.
-            pub fn $name<M: StoreMaker>(maker: &M) {
-                $module::$name(maker);
-            }
-        )+
+        $(cases! { @each $needs; $($module::$name,)+ })+
     };
+    (@each $needs:expr; $($module:ident::$name:ident,)+) => {$(
+        #[doc = concat!("The case `", stringify!($name), "`.")]
+        ///
+        /// # Panics
+        /// When the store breaks it, or does not keep what it is about and does not refuse that.
+        pub fn $name<M: StoreMaker>(maker: &M) {
+            match M::Store::KEEPS.covers($needs) {
+                true => $module::$name(maker),
+                false => refusals::are_given(maker, $needs),
+            }
+        }
+    )+};
 }
 
 cases! {
-    histories::time_lines_are_answered_as_written,
-    histories::one_limit_equals_the_oracle_in_every_field,
-    histories::a_clock_that_steps_back_equals_the_oracle_in_every_field,
-    histories::several_limits_and_subjects_equal_the_oracle_in_every_field,
-    promises::a_check_is_all_or_nothing,
-    promises::denials_and_peeks_change_nothing,
-    promises::retry_after_is_exact_both_ways,
-    promises::remaining_is_exact,
-    promises::a_refund_happens_once,
-    promises::a_refund_gives_only_what_still_counts,
-    promises::a_refund_in_parts_never_gives_more_than_the_charge,
-    promises::what_is_free_by_itself_is_not_forgotten_sooner,
-    promises::receipts_of_another_store_are_refused,
-    promises::a_reset_forgets_one_count_and_no_other,
-    promises::an_adjustment_stays_within_the_limit,
-    promises::subjects_are_told_apart_byte_by_byte,
-    promises::impossible_costs_are_never_and_change_nothing,
-    migration::numbers_may_go_up_and_down_while_they_count,
-    migration::another_strategy_starts_fresh_and_says_so,
-    migration::a_set_written_in_another_order_shares_its_count,
-    migration::a_set_of_other_identities_is_another_count,
-    migration::a_denial_after_a_change_keeps_what_was_carried,
-    migration::a_refund_after_a_change_forgets_nothing_else,
-    migration::revisions_in_turns_admit_no_more_than_is_said,
-    changes::changes_and_steps_back_equal_the_oracle_in_every_field,
-    receipts::a_receipt_counts_once_after_its_limit_was_slowed,
-    receipts::no_receipt_outlives_a_reset,
-    receipts::a_reset_is_remembered_where_the_count_went_before_it,
-    receipts::a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it,
-    receipts::given_is_by_how_much_remaining_rose,
-    receipts::a_receipt_counts_once_in_any_history_of_changes,
-    requests::a_repeated_request_is_charged_once,
-    requests::a_denial_is_not_remembered,
-    requests::a_request_id_is_of_one_question,
-    requests::an_id_for_all_requests_is_charged,
-    requests::requests_equal_a_map_of_answers,
-    requests::a_count_remembers_its_last_requests,
-    notices::notices_are_kept_until_their_end,
-    promises::a_shared_subject_keeps_its_count_while_others_come_in,
-    hold_lines::time_lines_with_holds_are_answered_as_written,
-    hold_histories::open_holds_equal_the_oracle_in_every_field,
-    hold_histories::open_holds_under_a_clock_that_steps_back_equal_the_oracle,
-    holds::a_hold_is_settled_once,
-    holds::a_count_has_at_most_so_many_holds_that_charge_at_their_end,
-    holds::a_hold_that_is_not_open_is_an_error_that_changes_nothing,
-    holds::holds_over_several_counts_are_all_or_nothing,
-    holds::holds_outlive_a_change_of_numbers_and_end_with_a_reset,
-    holds::fencing_numbers_rise,
-    holds::what_an_acquire_charges_is_refunded_once,
-    holds::a_check_takes_no_slot,
-    holds::a_wait_is_marked_where_settling_holds_would_shorten_it,
-    holds::nothing_but_another_strategy_starts_fresh,
-    holds::a_place_in_line_is_kept_on_every_count,
-    holds::a_peek_of_a_hold_foretells_it,
-    shown_holds::an_inspection_shows_open_holds,
-    shown_holds::an_inspection_shows_how_old_holds_are,
-    named_holds::a_named_hold_asked_for_again_is_one_hold,
-    named_holds::a_named_hold_asked_for_otherwise_is_refused,
-    named_holds::a_named_hold_is_settled_by_its_name,
-    named_holds::a_release_before_its_acquire_refuses_that,
-    named_holds::an_answer_that_reached_nobody_is_given_back_unless_it_came_again,
-    named_holds::a_named_hold_over_several_counts_is_one,
-    named_holds::what_a_name_refuses_leaves_a_count_under_its_numbers,
-    named_holds::a_mark_lasts_as_long_as_the_limits_of_its_question_say,
-    bans::bans_equal_the_oracle_in_every_field,
-    bans::bans_under_a_clock_that_steps_back_equal_the_oracle,
-    bans::a_ban_counts_the_denials_of_its_own_set,
-    bans::a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
-    bans::a_hold_is_denied_by_a_ban_and_its_denial_counts,
-    bans::a_check_that_waits_counts_for_no_ban,
-    threads::a_hundred_threads_share_five_units,
-    threads::checks_in_opposite_orders_never_wait_for_each_other,
+    Keeps::COUNTS => {
+        histories::time_lines_are_answered_as_written,
+        histories::one_limit_equals_the_oracle_in_every_field,
+        histories::a_clock_that_steps_back_equals_the_oracle_in_every_field,
+        histories::several_limits_and_subjects_equal_the_oracle_in_every_field,
+        promises::a_check_is_all_or_nothing,
+        promises::denials_and_peeks_change_nothing,
+        promises::retry_after_is_exact_both_ways,
+        promises::remaining_is_exact,
+        promises::a_refund_happens_once,
+        promises::a_refund_gives_only_what_still_counts,
+        promises::a_refund_in_parts_never_gives_more_than_the_charge,
+        promises::what_is_free_by_itself_is_not_forgotten_sooner,
+        promises::receipts_of_another_store_are_refused,
+        promises::a_reset_forgets_one_count_and_no_other,
+        promises::an_adjustment_stays_within_the_limit,
+        promises::subjects_are_told_apart_byte_by_byte,
+        promises::impossible_costs_are_never_and_change_nothing,
+        migration::numbers_may_go_up_and_down_while_they_count,
+        migration::another_strategy_starts_fresh_and_says_so,
+        migration::a_set_written_in_another_order_shares_its_count,
+        migration::a_set_of_other_identities_is_another_count,
+        migration::a_denial_after_a_change_keeps_what_was_carried,
+        migration::a_refund_after_a_change_forgets_nothing_else,
+        migration::revisions_in_turns_admit_no_more_than_is_said,
+        changes::changes_and_steps_back_equal_the_oracle_in_every_field,
+        receipts::a_receipt_counts_once_after_its_limit_was_slowed,
+        receipts::no_receipt_outlives_a_reset,
+        receipts::a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it,
+        receipts::given_is_by_how_much_remaining_rose,
+        receipts::a_receipt_counts_once_in_any_history_of_changes,
+        promises::a_shared_subject_keeps_its_count_while_others_come_in,
+        bans::bans_equal_the_oracle_in_every_field,
+        bans::bans_under_a_clock_that_steps_back_equal_the_oracle,
+        bans::a_ban_counts_the_denials_of_its_own_set,
+        threads::a_hundred_threads_share_five_units,
+        threads::checks_in_opposite_orders_never_wait_for_each_other,
+    }
+    Keeps::COUNTS.with_requests() => {
+        requests::a_repeated_request_is_charged_once,
+        requests::a_denial_is_not_remembered,
+        requests::a_request_id_is_of_one_question,
+        requests::an_id_for_all_requests_is_charged,
+        requests::requests_equal_a_map_of_answers,
+        requests::a_count_remembers_its_last_requests,
+    }
+    Keeps::COUNTS.with_notices() => {
+        notices::notices_are_kept_until_their_end,
+    }
+    Keeps::COUNTS.with_charges() => {
+        bans::a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
+    }
+    Keeps::COUNTS.with_holds() => {
+        receipts::a_reset_is_remembered_where_the_count_went_before_it,
+        bans::a_hold_is_denied_by_a_ban_and_its_denial_counts,
+        bans::a_check_that_waits_counts_for_no_ban,
+        hold_lines::time_lines_with_holds_are_answered_as_written,
+        hold_histories::open_holds_equal_the_oracle_in_every_field,
+        hold_histories::open_holds_under_a_clock_that_steps_back_equal_the_oracle,
+        holds::a_hold_is_settled_once,
+        holds::a_count_has_at_most_so_many_holds_that_charge_at_their_end,
+        holds::a_hold_that_is_not_open_is_an_error_that_changes_nothing,
+        holds::holds_over_several_counts_are_all_or_nothing,
+        holds::holds_outlive_a_change_of_numbers_and_end_with_a_reset,
+        holds::fencing_numbers_rise,
+        holds::what_an_acquire_charges_is_refunded_once,
+        holds::a_check_takes_no_slot,
+        holds::a_wait_is_marked_where_settling_holds_would_shorten_it,
+        holds::nothing_but_another_strategy_starts_fresh,
+        holds::a_place_in_line_is_kept_on_every_count,
+        holds::a_peek_of_a_hold_foretells_it,
+        shown_holds::an_inspection_shows_open_holds,
+        shown_holds::an_inspection_shows_how_old_holds_are,
+        named_holds::a_named_hold_asked_for_again_is_one_hold,
+        named_holds::a_named_hold_asked_for_otherwise_is_refused,
+        named_holds::a_named_hold_is_settled_by_its_name,
+        named_holds::a_release_before_its_acquire_refuses_that,
+        named_holds::an_answer_that_reached_nobody_is_given_back_unless_it_came_again,
+        named_holds::a_named_hold_over_several_counts_is_one,
+        named_holds::what_a_name_refuses_leaves_a_count_under_its_numbers,
+        named_holds::a_mark_lasts_as_long_as_the_limits_of_its_question_say,
+    }
 }
 
 /// Runs every case in a row.
@@ -285,10 +303,15 @@ macro_rules! conformance_tests {
             changes_and_steps_back_equal_the_oracle_in_every_field,
             a_receipt_counts_once_after_its_limit_was_slowed,
             no_receipt_outlives_a_reset,
-            a_reset_is_remembered_where_the_count_went_before_it,
             a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it,
             given_is_by_how_much_remaining_rose,
             a_receipt_counts_once_in_any_history_of_changes,
+            a_shared_subject_keeps_its_count_while_others_come_in,
+            bans_equal_the_oracle_in_every_field,
+            bans_under_a_clock_that_steps_back_equal_the_oracle,
+            a_ban_counts_the_denials_of_its_own_set,
+            a_hundred_threads_share_five_units,
+            checks_in_opposite_orders_never_wait_for_each_other,
             a_repeated_request_is_charged_once,
             a_denial_is_not_remembered,
             a_request_id_is_of_one_question,
@@ -296,7 +319,10 @@ macro_rules! conformance_tests {
             requests_equal_a_map_of_answers,
             a_count_remembers_its_last_requests,
             notices_are_kept_until_their_end,
-            a_shared_subject_keeps_its_count_while_others_come_in,
+            a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
+            a_reset_is_remembered_where_the_count_went_before_it,
+            a_hold_is_denied_by_a_ban_and_its_denial_counts,
+            a_check_that_waits_counts_for_no_ban,
             time_lines_with_holds_are_answered_as_written,
             open_holds_equal_the_oracle_in_every_field,
             open_holds_under_a_clock_that_steps_back_equal_the_oracle,
@@ -322,14 +348,6 @@ macro_rules! conformance_tests {
             a_named_hold_over_several_counts_is_one,
             what_a_name_refuses_leaves_a_count_under_its_numbers,
             a_mark_lasts_as_long_as_the_limits_of_its_question_say,
-            bans_equal_the_oracle_in_every_field,
-            bans_under_a_clock_that_steps_back_equal_the_oracle,
-            a_ban_counts_the_denials_of_its_own_set,
-            a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
-            a_hold_is_denied_by_a_ban_and_its_denial_counts,
-            a_check_that_waits_counts_for_no_ban,
-            a_hundred_threads_share_five_units,
-            checks_in_opposite_orders_never_wait_for_each_other,
         );
         /// Every case of the kit has a test here.
         #[test]
