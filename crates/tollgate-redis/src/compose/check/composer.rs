@@ -89,6 +89,9 @@ impl<'s> Composer<'s> {
             for (place, (declared, limit)) in in_state_order(set).into_iter().enumerate() {
                 let (spec, form) = (limit.lua_spec(), Form::from_limit(limit));
                 let step = spec.step?;
+                if form == Form::Row(0) {
+                    return None;
+                }
                 if form == Form::Log {
                     keys += 1;
                 }

@@ -21,7 +21,7 @@ pub use self::spec::{Check, ReplyFormat};
 impl Check {
     /// The script for limits of one or several subjects, in the order of a question's parts.
     ///
-    /// `None` when the strategy of a limit has no step in Lua.
+    /// `None` when the strategy of a limit has no step in Lua, or only holds take from a limit.
     #[must_use]
     pub fn compose(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
         let composer = Composer::new(self, subjects, parts)?;
@@ -62,4 +62,27 @@ impl Check {
 pub fn unpack_reply(answer: &[u8]) -> Option<impl ExactSizeIterator<Item = i64>> {
     let (numbers, rest) = answer.as_chunks();
     rest.is_empty().then(|| numbers.iter().map(|number| i64::from_be_bytes(*number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::engine::Mode;
+
+    use super::*;
+
+    #[test]
+    fn limits_that_only_holds_take_from_have_no_script_of_a_check() {
+        let parts = Parts::default();
+        for text in ["3 at once", "10/s, 3 at once"] {
+            let limits: LimitSet = text.parse().expect("limits");
+            for mode in [Mode::Whole, Mode::Peek] {
+                let check = Check::new(mode);
+                assert!(check.compose(&[&limits], &parts).is_none(), "{text}");
+                assert!(check.compose_batch(&[&limits], &parts).is_none(), "{text}");
+                assert!(check.compose_with_number_args(&[&limits], &parts).is_none(), "{text}");
+            }
+        }
+        let rate: LimitSet = "10/s".parse().expect("limits");
+        assert!(Check::new(Mode::Whole).compose(&[&rate], &parts).is_some());
+    }
 }
