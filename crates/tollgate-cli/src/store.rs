@@ -388,8 +388,8 @@ mod tests {
             ("postgres://x", "unknown kind of store `postgres://`"),
             ("sqlite://", "path is missing"),
             ("redis.prod:6379", "a server is named with its scheme, e.g. `redis://HOST:PORT`"),
-            ("localhost:6379", "as `redis://HOST:PORT`"),
-            ("user:secret@redis", "as `redis://HOST:PORT`"),
+            ("localhost:6379", "e.g. `redis://HOST:PORT`"),
+            ("user:secret@redis", "e.g. `redis://HOST:PORT`"),
             ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
         ] {
             let error = store_url(Some(url)).unwrap_err().to_string();

@@ -159,7 +159,7 @@ fn wrong_types_and_numbers_are_refused() {
     }
     for (text, says) in [
         ("domain: a\ndescriptors: { key: a }\n", "`descriptors` is a table"),
-        ("domain: a\nmeaning: ours\n", "`ours` is no `meaning`"),
+        ("domain: a\nmeaning: ours\n", "`ours` is not a `meaning`"),
         ("domain: a\non_failure: open\n", "write `error` or `allow` or `deny`"),
         ("domain: a\non_failure: local\n", "`local` needs a share"),
         ("domain: a\non_failure: { local: 0 % }\n", "a share of nothing"),

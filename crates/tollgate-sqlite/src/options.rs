@@ -190,7 +190,7 @@ mod tests {
             ("sqlite://", "the path is missing"),
             ("", "the path is missing"),
             ("redis://x", "`redis://` is not SQLite"),
-            ("localhost:6379", "as `redis://HOST:PORT`; a file"),
+            ("localhost:6379", "e.g. `redis://HOST:PORT`; a file"),
             ("some/path.db", "a file as `sqlite://PATH`"),
             (
                 "sqlite://x?prefix=staging",

@@ -136,7 +136,7 @@ fn a_damaged_state_is_an_error_that_names_its_subject_and_a_reset_mends_it() {
         ("5/h via gcra", "UPDATE states SET state = x'0100'", "length"),
         ("5/h via gcra", "UPDATE states SET state = x'01008080'", "ends too early"),
         ("5/h via gcra", "UPDATE states SET state = x''", "known format"),
-        ("5/h via gcra", "UPDATE states SET state = 'text'", "no blob"),
+        ("5/h via gcra", "UPDATE states SET state = 'text'", "not a blob"),
         ("5/h via gcra", "UPDATE states SET written = 99", "limits it was written under"),
         ("5/h via sliding_log", "DELETE FROM entries", "events of a log are missing"),
         ("5/h via sliding_log", "UPDATE entries SET total = 9", "out of order"),

@@ -194,7 +194,7 @@ fn bad_holds_are_refused_with_a_reason() {
         (&["check", "bob", "-l", "2 at once"], "use `tollgate run SUBJECT --at-once 2"),
         (&["scripts", "2 at once"], "would never give a slot back"),
         (&["run", "bob", "--at-once", "0", "--", "true"], "a cost of 0"),
-        (&["run", "bob", "--at-once", "2", "--hold", "0", "--", "true"], "over at once"),
+        (&["run", "bob", "--at-once", "2", "--hold", "0", "--", "true"], "over immediately"),
         (&["run", "--on", "a=9/h", "--at-once", "2", "--", "true"], "no subject"),
     ] {
         let (code, out, err) = place.run(args);

@@ -92,7 +92,7 @@ fn remedies_name_what_was_likely_meant() {
         (entry("subject = \"IP\", limit = \"1/s\""), "did you mean `ip`? The fields are"),
         (entry("subject = \"usr\", limit = \"1/s\""), "did you mean `user`? The fields are"),
         (entry("subject = \"zzz\", limit = \"1/s\""), "the fields are ip, host"),
-        (entry("subject = \"header\", limit = \"1/s\""), "as `header.NAME`"),
+        (entry("subject = \"header\", limit = \"1/s\""), "e.g. `header.NAME`"),
         (entry("subject = \"ip,user\", limit = \"1/s\""), "as a list"),
         (entry("subject = \"user\", limit = \"1/s\", absent = \"dney\""), "mean `deny`? It is"),
         (entry("subject = \"ip\", limit = \"unlimited\""), "leave the entry out"),

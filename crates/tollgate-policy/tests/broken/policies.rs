@@ -124,7 +124,7 @@ fn policies_of_a_program_mean_what_they_would_if_written() {
     assert_eq!(said(policy()), Vec::<String>::new());
     type Change<'c> = &'c dyn Fn(&mut Policy);
     let changes: &[(&str, Change<'_>)] = &[
-        ("no name", &|p| p.name = "a b".to_owned()),
+        ("not the name", &|p| p.name = "a b".to_owned()),
         ("limits nothing", &|p| p.entries.clear()),
         ("has 17 entries", &|p| p.entries = vec![entry(); 17]),
         ("deadline", &|p| p.deadline = Some(std::time::Duration::ZERO)),

@@ -288,7 +288,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
             r#"{"subject": "a", "written_subject": "a", "limit": "1/h"}"#,
             400,
             Some("written_subject"),
-            "Leave out one",
+            "not both",
         ),
         (r#"{"on": [{"limit": "1/h"}]}"#, 400, Some("on[0].subject"), "`subject` is missing"),
         (r#"{"subject": "a", "limit": "1/parsec"}"#, 400, Some("limit"), "parsec"),

@@ -372,7 +372,7 @@ async fn what_makes_no_sense_is_refused() {
             refused(client, path, body, 404, "not a hold of this service").await;
         }
     }
-    refused(client, "/v1/refund", json!({ "receipt": hold }), 404, "no receipt").await;
+    refused(client, "/v1/refund", json!({ "receipt": hold }), 404, "not a receipt").await;
     let renew = json!({ "hold": hold });
     refused(client, "/v1/renew", renew, 400, "give a `ttl`").await;
     let commit = json!({ "hold": hold, "actual": 0 });

@@ -280,7 +280,7 @@ async fn nobody_takes_unless_it_is_asked_for() {
     {
         let reply = post(&mut client, act, &body).await;
         assert_eq!(reply.status, StatusCode::FORBIDDEN, "{act}: {}", reply.text);
-        assert!(reply.text.contains("tollgate serve --queue-workers"), "{}", reply.text);
+        assert!(reply.text.contains("start it with `--queue-workers`"), "{}", reply.text);
     }
     assert_eq!(mail.queue.stats().await.unwrap().in_flight, 0);
     // A producer is not asked for anything.
@@ -365,7 +365,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         ("take", r#"{"worker":"w","wait":"5"}"#, Some("wait"), "as in `90s`"),
         ("take", r#"{"worker":"w","wait":5}"#, Some("wait"), "a text"),
         ("take", r#"{"worker":"w","most":5}"#, Some("most"), "unknown field"),
-        ("done", "", None, "as {\\\"jobs\\\""),
+        ("done", "", None, "e.g. {\\\"jobs\\\""),
         ("done", "{}", Some("jobs"), "1 to 100"),
         ("done", r#"{"jobs":[]}"#, Some("jobs"), "1 to 100"),
         ("done", &many, Some("jobs"), "1 to 100"),

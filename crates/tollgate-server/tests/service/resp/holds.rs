@@ -210,7 +210,7 @@ async fn what_makes_no_sense_is_refused() {
     let (mut redis, mut http) = (service.redis().await, service.client().await);
     let syntax = "(ERR syntax error)";
     let no_number =
-        "(ERR TTL is how long the hold lasts, a whole number of milliseconds, as TTL 60000)";
+        "(ERR TTL is how long the hold lasts, a whole number of milliseconds, e.g. TTL 60000)";
     talk(
         &mut redis,
         &[
@@ -287,7 +287,7 @@ async fn what_makes_no_sense_is_refused() {
         &[
             (&format!("TOLLGATE.RENEW {hold}"), "(ERR ", "give a `ttl`"),
             (&format!("TOLLGATE.RENEW {hold} 60000"), "(ERR syntax error)", ""),
-            (&format!("TOLLGATE.REFUND {hold}"), "(ERR ", "no receipt of this service"),
+            (&format!("TOLLGATE.REFUND {hold}"), "(ERR ", "not a receipt of this service"),
         ],
     )
     .await;
@@ -348,7 +348,7 @@ async fn policies_hold_for_a_request() {
         ("ATEND charge", "add RESERVE"),
         ("ACQUIRE ATEND charge", "add RESERVE"),
         ("RESERVE 5000 ATEND open", "not an effect of an end"),
-        ("RESERVE 5s", "whole number of milliseconds, as RESERVE 60000"),
+        ("RESERVE 5s", "whole number of milliseconds, e.g. RESERVE 60000"),
         ("ACQUIRE RECEIPT", "its own receipt"),
     ] {
         refuses(&mut redis, &[(&format!("{job} {options}"), "(ERR ", says)]).await;
