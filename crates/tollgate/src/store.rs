@@ -51,7 +51,7 @@ impl Facts {
     }
 }
 
-/// What a store keeps besides counts. It refuses the rest with [`StoreError::misuse`].
+/// The facilities of a store besides counts. It refuses the others with [`StoreError::misuse`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Keeps {
@@ -113,7 +113,7 @@ impl Keeps {
 /// [`OperationsNow`](operation::OperationsNow), and visits the operation that it is given. One that
 /// wraps another is [`Around`](crate::Around) it.
 pub trait Store: Send + Sync {
-    /// What it keeps besides counts. The conformance kit runs the cases of that alone.
+    /// Its facilities besides counts. The conformance kit runs only the cases of those.
     const KEEPS: Keeps;
 
     /// A number that distinguishes this store's receipts from those of other stores.

@@ -1,5 +1,5 @@
-//! A store that keeps counts alone says so by its type: the kit runs the cases of counts, and tries
-//! that the store refuses the rest.
+//! A store that keeps counts alone shows that by its type: the kit runs the cases of counts, and
+//! tries that the store refuses the rest.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

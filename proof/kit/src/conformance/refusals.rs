@@ -1,4 +1,4 @@
-//! What a store does not keep it refuses as a mistake of its caller, and nothing changes.
+//! A store refuses facilities that it lacks as a mistake of its caller, and nothing changes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use core::time::Duration;
