@@ -60,7 +60,7 @@ class Middleware {
                 respond(exchange, 429, "too many requests\n");
             } else {
                 // The service does not judge this request, such as a path that can be read in two
-                // ways. That is no outage: nobody gets past a limit by sending one.
+                // ways. That is not an outage: nobody gets past a limit by sending one.
                 respond(exchange, 400, "bad request\n");
             }
         }

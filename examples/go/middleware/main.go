@@ -46,7 +46,7 @@ func Limit(next http.Handler) http.Handler {
 			http.Error(w, "too many requests", status)
 		case err == nil:
 			// The service does not judge this request, such as a path that can be read in two
-			// ways. That is no outage: nobody gets past a limit by sending one.
+			// ways. That is not an outage: nobody gets past a limit by sending one.
 			http.Error(w, "bad request", http.StatusBadRequest)
 		case failOpen:
 			log.Print("uncounted: no answer: ", err)
