@@ -1,4 +1,4 @@
-//! Slows down those who guess secrets, and nobody else: the right secret is never looked up here.
+//! Slows down those who guess secrets, and nobody else: it is called once a secret was found wrong.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -8,52 +8,52 @@ use tokio::sync::Semaphore;
 use tollgate::{Limiter, MemoryStore, ParseError, Subject};
 use tollgate_tower::identity::ClientAddress;
 
-/// How many wrong secrets of one address are answered immediately.
+/// The wrong secrets of one address that are answered immediately: ten, and one more each 6 s.
 const FREE: &str = "10/1m via gcra";
 
 /// How long each further wrong secret of that address waits for its answer.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The most wrong secrets that wait at a time. One more is refused without a wait: it would occupy
-/// a connection, and 128 bits are not found by trying.
-const MAX_WAITS: usize = 256;
+/// The most wrong secrets that wait at a time. Further ones are answered without a wait: each would
+/// occupy a connection, and 128 bits are not found by trying.
+const MAX_WAITING: usize = 256;
 
 /// The most bytes for the counts of wrong secrets.
-const BYTES: usize = 1_024 * 1_024;
+const MAX_BYTES: usize = 1_024 * 1_024;
 
 /// The wrong secrets of each address. A unix socket and a proxy are one address for all clients, so
 /// only wrong ones may be slowed.
 #[derive(Debug)]
 pub(crate) struct Guesses {
     free: Limiter<MemoryStore>,
-    waits: Semaphore,
+    waiting: Semaphore,
 }
 
 impl Guesses {
     /// # Errors
     /// None at present: the limit is a constant.
     pub(crate) fn new() -> Result<Self, ParseError> {
-        let store = MemoryStore::builder().max_bytes(BYTES).build();
-        Ok(Self { free: Limiter::new(FREE.parse()?, store), waits: Semaphore::new(MAX_WAITS) })
+        let store = MemoryStore::builder().max_bytes(MAX_BYTES).build();
+        Ok(Self { free: Limiter::new(FREE.parse()?, store), waiting: Semaphore::new(MAX_WAITING) })
     }
 
-    /// Counts and logs a wrong secret, and waits when its address sent too many. `what` is the
-    /// beginning of the line in the log.
-    pub(crate) async fn wrong(&self, peer: IpAddr, what: &str) {
+    /// Counts a wrong secret. Logs it while its address has some left, and waits otherwise.
+    /// `message` is the beginning of the line in the log.
+    pub(crate) async fn wrong(&self, peer: IpAddr, message: &str) {
         let client = ClientAddress::peer().client(peer, &HeaderMap::new());
         let client = client.value();
         let Ok(subject) = Subject::new("ip", client.as_str()) else { return };
         let counted = self.free.check(&subject).now();
-        let (waits, is_last) = match &counted {
+        let (must_wait, is_last) = match &counted {
             Ok(decision) => (!decision.is_allowed(), decision.remaining() == 0),
             Err(_) => (true, false),
         };
-        if !waits {
+        if !must_wait {
             let then = if is_last { "; from here on each wrong one waits" } else { "" };
-            tracing::warn!(target: "tollgate", client = client.as_str(), "{what}{then}");
+            tracing::warn!(target: "tollgate", client = client.as_str(), "{message}{then}");
             return;
         }
-        if let Ok(_place) = self.waits.try_acquire() {
+        if let Ok(_place) = self.waiting.try_acquire() {
             tokio::time::sleep(WAIT).await;
         }
     }
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(begin.elapsed(), WAIT, "another address has its own count");
         let mut cx = Context::from_waker(Waker::noop());
         let mut waiting: Vec<_> =
-            (0..MAX_WAITS).map(|_| Box::pin(guesses.wrong(one, "wrong"))).collect();
+            (0..MAX_WAITING).map(|_| Box::pin(guesses.wrong(one, "wrong"))).collect();
         for wait in &mut waiting {
             assert!(wait.as_mut().poll(&mut cx).is_pending());
         }

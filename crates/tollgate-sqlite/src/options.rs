@@ -79,8 +79,8 @@ impl Options {
         &self.path
     }
 
-    /// Parses `sqlite://PATH[?sync=full|normal][&deadline=5s]`, or a bare path that begins with
-    /// `/`, `./` or `../`. In a URL `%XX` is the byte XX; a bare path is taken literally.
+    /// Parses `sqlite://PATH[?sync=full|normal&deadline=5s]`, or a bare path that begins with `/`,
+    /// `./` or `../`. Of an option that is given twice the last counts. In a URL `%XX` is the byte XX; a bare path is taken literally.
     ///
     /// # Errors
     /// The scheme is unknown, the path is missing, or a key or its value is invalid. A text that
@@ -88,9 +88,11 @@ impl Options {
     pub fn from_url(text: &str) -> Result<Self, StoreError> {
         let wrong = |what: String| StoreError::permanent(format!("store `{text}`: {what}"));
         let Some(rest) = text.strip_prefix("sqlite://") else {
+            // Not quoted any further: the URL of a server may contain a password.
             if let Some((scheme, _)) = text.split_once("://") {
-                return Err(wrong(format!(
-                    "`{scheme}://` is not SQLite: write `sqlite://PATH`, or a path as `./counts.db`"
+                return Err(StoreError::permanent(format!(
+                    "the store `{scheme}://...` is not SQLite: write `sqlite://PATH`, or a path, \
+                     e.g. `./counts.db`"
                 )));
             }
             if text.is_empty() {
@@ -159,7 +161,7 @@ impl PartialEq for Options {
     }
 }
 
-/// A duration as limits have it, or nothing of a unit: then the lock is not waited for.
+/// A duration in the notation of limits, or zero of a unit (`0s`): do not wait for the lock.
 fn duration(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches('0');
     if unit.len() < text.len() && ["us", "ms", "s", "m", "h"].contains(&unit) {
@@ -189,7 +191,7 @@ mod tests {
         for (url, said) in [
             ("sqlite://", "the path is missing"),
             ("", "the path is missing"),
-            ("redis://x", "`redis://` is not SQLite"),
+            ("redis://:secret@x", "the store `redis://...` is not SQLite"),
             ("localhost:6379", "e.g. `redis://HOST:PORT`; a file"),
             ("some/path.db", "a file as `sqlite://PATH`"),
             (

@@ -1,4 +1,4 @@
-//! A store around another: its facts are those of the other.
+//! A store that wraps another: everything but how it performs operations is that of the other.
 
 use core::future::Future;
 use core::time::Duration;
@@ -6,8 +6,8 @@ use core::time::Duration;
 use crate::operation::Operation;
 use crate::{Facts, Keeps, Receipt, Store, StoreError};
 
-/// A store around another, which has a say in how operations are performed. It is a [`Store`] whose
-/// answers have to be waited for.
+/// A store around another, which may change, delay or observe each operation. It is a [`Store`]
+/// whose answers have to be awaited: [`Store::perform_now`] is always `None`.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub trait Around: Send + Sync {
     /// The other store.
     fn inner(&self) -> &Self::Inner;
 
-    /// Performs an operation, as [`Store::perform`].
+    /// Performs an operation; `self.inner().perform(operation)` passes it on.
     fn answer<O: Operation>(
         &self,
         operation: &O,

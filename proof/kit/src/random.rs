@@ -1,6 +1,6 @@
-//! Random numbers that are the same on every machine.
+//! Seeded random numbers, the same on every machine and in every version.
 
-/// A generator of numbers (SplitMix64). Not a crate: the same seed must fail the same way for
+/// A generator of numbers (SplitMix64). Not from a crate: a seed must reproduce a failure for
 /// years, and the kit should not choose its users' version of `rand`.
 ///
 /// ```
@@ -27,17 +27,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `end - 1`.
+    /// A number from 0 to `end - 1`; 0 for an `end` of 0. Slightly biased for a huge `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.draw() % end.max(1)
     }
 
-    /// A place in a list of this length.
+    /// An index into a list of this length; 0 for an empty one.
     pub fn place(&mut self, count: usize) -> usize {
         usize::try_from(self.below(count as u64)).unwrap_or(0)
     }
 
-    /// One of some.
+    /// An element of a list.
     ///
     /// # Panics
     /// The list is empty.

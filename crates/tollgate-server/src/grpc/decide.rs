@@ -20,29 +20,31 @@ pub(super) struct Asked {
     pub(super) places: Vec<usize>,
 }
 
-/// Asks about all descriptors that are counted.
+/// The questions of one request to the store.
 pub(super) struct Decider<'d> {
     pub(super) gate: &'d Gate<AnyStore>,
     pub(super) planned: &'d [Planned<'d>],
     pub(super) deadline: Duration,
-    /// Whether an answer that the store does not give admits.
+    /// The rule that answers when the store cannot.
     pub(super) on_failure: OnFailure,
     /// The id of the request, if it has one.
     pub(super) id: Option<RequestId<'d>>,
 }
 
 impl Decider<'_> {
+    /// Asks about every counted descriptor. One answer may be about several of them.
+    ///
     /// # Errors
-    /// A count that cannot be asked for.
+    /// An invalid question: a cost that is too high, or one count twice.
     pub(super) async fn ask(&self, meaning: Meaning) -> Result<Vec<Asked>, Status> {
         match meaning {
-            Meaning::Envoy => self.one_by_one(0..self.planned.len(), Meaning::Envoy, true).await,
-            Meaning::Tollgate => Box::pin(self.together()).await,
+            Meaning::Envoy => self.each_alone(0..self.planned.len(), Meaning::Envoy, true).await,
+            Meaning::Tollgate => Box::pin(self.all_or_none()).await,
         }
     }
 
-    /// Asks for each of these by itself, all at the same time.
-    async fn one_by_one(
+    /// Asks a separate question about each of these, concurrently.
+    async fn each_alone(
         &self,
         places: impl Iterator<Item = usize>,
         meaning: Meaning,
@@ -96,8 +98,8 @@ impl Decider<'_> {
         Terms::new(self.on_failure).deadline(self.deadline)
     }
 
-    /// Charges what the descriptor at this place asks, and others with it; once, if the request
-    /// has an id.
+    /// Charges the ask, at most once if the request has an id. The place of its first descriptor
+    /// distinguishes the ids of one request.
     async fn charge(&self, place: usize, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
         match self.id {
             None => self.gate.inline().check(ask, self.terms()).await.map_err(unasked),
@@ -116,18 +118,18 @@ impl Decider<'_> {
         self.gate.inline().check(ask, self.terms()).await.map_err(unasked)
     }
 
-    /// Charges what was denied, also beyond the limit: in Envoy's meaning denied requests count
-    /// too. So do those that are asked for after their stream, whatever remains.
+    /// Charges the hits of a denied check, beyond the limit: Envoy counts denied requests too. So
+    /// must hits that are sent after the stream (`apply_on_stream_done`).
     ///
-    /// The check goes first, since it is counted, reported and answered for like every other. An
-    /// admitted one needs no second call.
+    /// The check goes first, so that it is counted and reported like every other. An admitted one
+    /// needs no second call.
     async fn charge_denied<'a>(
         &self,
         answer: Answer<'static>,
         ask: impl Fn() -> Ask<'a>,
     ) -> Result<Answer<'static>, Status> {
         let charge = self.gate.admin().charge(ask());
-        // It is denied already. Units that a store does not charge in time are not charged.
+        // If the store does not charge in time, the denial stands, and the hits may not count.
         if !matches!(tokio::time::timeout(self.deadline, charge).await, Ok(Ok(_))) {
             return Ok(answer);
         }
@@ -142,7 +144,7 @@ impl Decider<'_> {
         self.gate.inline().check(ask.peek(), self.terms()).await.map_err(unasked)
     }
 
-    /// Gives hits back, at most those that count. It does not wait for a late store.
+    /// Gives hits back, at most those that count. Waits for the store until the deadline.
     async fn give_back(&self, ask: Ask<'_>, hits: u64) -> Result<(), Status> {
         let late = || Status::unavailable("the store cannot take hits back in time");
         let delta = i64::try_from(hits).map_err(|_| late())?;
@@ -154,23 +156,24 @@ impl Decider<'_> {
     }
 
     /// Charges all that can deny, or none of them. Counts that cannot deny are charged after them.
-    async fn together(&self) -> Result<Vec<Asked>, Status> {
-        let is = |place: &usize, aside: bool| {
+    async fn all_or_none(&self) -> Result<Vec<Asked>, Status> {
+        let is_charged = |place: &usize, is_aside: bool| {
             let planned = self.planned.get(*place);
             planned.is_some_and(|planned| {
                 let gives_back = matches!(planned.hits, Hits::GiveBack(_));
-                planned.is_aside() == aside && !gives_back
+                planned.is_aside() == is_aside && !gives_back
             })
         };
         let all = 0..self.planned.len();
-        let given = all.clone().filter(|place| !is(place, true) && !is(place, false));
-        let mut asked = self.one_by_one(given, Meaning::Tollgate, true).await?;
-        let bans = |planned: &Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
-        let mut admits = !self.planned.iter().any(bans);
-        let groups = self.groups(all.clone().filter(|place| is(place, false)));
+        let given_back =
+            all.clone().filter(|place| !is_charged(place, true) && !is_charged(place, false));
+        let mut asked = self.each_alone(given_back, Meaning::Tollgate, true).await?;
+        let is_ban = |planned: &Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
+        let mut admits = !self.planned.iter().any(is_ban);
+        let groups = self.groups(all.clone().filter(|place| is_charged(place, false)));
         let mut answers = Vec::with_capacity(groups.len());
-        // Units that are given back for another group must not be answered again as if they were
-        // charged.
+        // With several groups that charge, the id is dropped: a repeat would get the first answer of
+        // a group that was refunded since.
         let is_one = groups.iter().filter(|(hits, _)| *hits != Hits::Look).count() <= 1;
         let charging = Self { id: self.id.filter(|_| is_one), ..*self };
         for (hits, places) in &groups {
@@ -184,12 +187,12 @@ impl Decider<'_> {
         let places = groups.into_iter().map(|(_, places)| places);
         let together = answers.into_iter().zip(places);
         asked.extend(together.map(|(answer, places)| Asked { answer, places }));
-        let aside = all.filter(|place| is(place, true));
-        asked.extend(self.one_by_one(aside, Meaning::Tollgate, admits).await?);
+        let aside = all.filter(|place| is_charged(place, true));
+        asked.extend(self.each_alone(aside, Meaning::Tollgate, admits).await?);
         Ok(asked)
     }
 
-    /// Gives back what these groups were charged, and looks again.
+    /// Refunds the charges of these groups, and replaces their answers by those of a peek.
     async fn undo(
         &self,
         groups: &[(Hits, Vec<usize>)],
@@ -205,8 +208,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// The counts among these in groups of one cost, no group with one count twice. A part that
-    /// only reads goes first, since it needs no refund.
+    /// The counts among these, grouped by hits: at most [`MAX_PARTS`] in a group, and no count twice
+    /// in one. The group that only reads goes first, since it needs no refund.
     fn groups(&self, places: impl Iterator<Item = usize>) -> Vec<(Hits, Vec<usize>)> {
         let mut groups: Vec<(Hits, Vec<usize>)> = Vec::new();
         let count = |place: usize| {
@@ -228,6 +231,7 @@ impl Decider<'_> {
         groups
     }
 
+    /// Charges a group in one question, or looks at it.
     async fn group(
         &self,
         places: &[usize],
@@ -250,7 +254,7 @@ impl Decider<'_> {
     }
 }
 
-/// A count that cannot be asked for. A failure of the store is a different error.
+/// The status of an invalid question. A failure of the store is an answer.
 fn unasked(error: tollgate::Error) -> Status {
     Status::invalid_argument(error.to_string())
 }

@@ -1,10 +1,13 @@
 //! Envoy's rate limit service, with health and reflection, over gRPC (`docs/envoy.md`).
 //!
-//! A call passes from `connection.rs`, which holds HTTP/2 to its bounds, to the service that the
-//! generated code asks (`envoy.rs`) and to `rls.rs`. That reads the question (`question.rs`), finds
-//! what each descriptor is counted under (`plan.rs`), asks the store (`decide.rs`), and writes the
-//! answer (`answer.rs`). Kuadrant's service (`kuadrant.rs`) asks the same, and holds
+//! A call passes from `connection.rs`, which bounds HTTP/2, to `envoy.rs`, which the generated code
+//! calls, and to `rls.rs`. That reads the question (`question.rs`), finds the count of each
+//! descriptor (`plan.rs`), asks the store (`decide.rs`), and writes the answer (`answer.rs`). A
+//! request that settles holds or has an id goes through `settle.rs` first, and a domain without
+//! rules to `policies.rs`. Kuadrant's service (`kuadrant.rs`) asks the same, and places holds
 //! (`reservation.rs`).
+//!
+//! The transport is `front.rs`, `inbound.rs`, `frames.rs`, `calls.rs` and `delivery.rs`.
 
 mod answer;
 mod calls;

@@ -8,11 +8,11 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use tokio::net::{TcpListener, TcpSocket, UnixSocket};
 
 use super::address::Address;
-use super::bound::{Access, BACKLOG, Bound, take_little_unsent};
+use super::bound::{Access, BACKLOG, Bound, limit_unsent};
 use super::passed;
 
 impl Address {
-    /// Whether it is reached over TCP.
+    /// Whether clients reach it over TCP; true for a name of systemd that was not passed.
     pub(crate) fn is_tcp(&self) -> bool {
         match self {
             Self::Tcp(_) => true,
@@ -21,7 +21,8 @@ impl Address {
         }
     }
 
-    /// Whether only this machine can reach the address.
+    /// Whether only this machine can reach the address; false for a name of systemd that was not
+    /// passed.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -55,36 +56,41 @@ impl Address {
                 }
                 let socket = UnixSocket::new_stream()?;
                 socket.bind(path)?;
-                let bound = Bound::Unix(socket.listen(BACKLOG)?, Some(path.clone()));
+                // Before it listens, so that nobody else can connect meanwhile.
                 let mode = match access {
                     Access::Everybody => 0o666,
                     Access::Owner => 0o600,
                 };
                 std::fs::set_permissions(path, Permissions::from_mode(mode))?;
-                Ok(bound)
+                Ok(Bound::Unix(socket.listen(BACKLOG)?, Some(path.clone())))
             }
             Self::Systemd(name) => passed::take(name, access),
         }
     }
 }
 
-/// Listens on the first address that can be bound.
+/// Listens on the first address that can be bound, or returns the error of the last.
 fn listen(found: &[SocketAddr]) -> io::Result<TcpListener> {
-    let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in found {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => TcpSocket::new_v6()?,
-        };
-        // Allow an address that a stopped process has just released.
-        socket.set_reuseaddr(true)?;
-        take_little_unsent(&socket)?;
-        match socket.bind(*address).and_then(|()| socket.listen(BACKLOG)) {
+        match listen_on(*address) {
             Ok(listener) => return Ok(listener),
-            Err(error) => refused = error,
+            Err(error) => last_error = error,
         }
     }
-    Err(refused)
+    Err(last_error)
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // Allow an address that a stopped process has just released.
+    socket.set_reuseaddr(true)?;
+    limit_unsent(&socket)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Whether the address is a loopback one, including `::ffff:127.0.0.1`.
@@ -110,9 +116,9 @@ mod tests {
         // Nobody accepts. A connection without a place in the queue waits a second, or is refused.
         let mut waiting = Vec::new();
         for number in 0..most {
-            let second = core::time::Duration::from_millis(900);
+            let timeout = core::time::Duration::from_millis(900);
             waiting.push(
-                std::net::TcpStream::connect_timeout(&address[0], second)
+                std::net::TcpStream::connect_timeout(&address[0], timeout)
                     .unwrap_or_else(|error| panic!("{number} of {most}: {error}")),
             );
         }
@@ -123,6 +129,16 @@ mod tests {
             local.push(connected.unwrap_or_else(|error| panic!("{number} of {most}: {error}")));
         }
         drop(unix);
+    }
+
+    #[tokio::test]
+    async fn the_next_address_is_tried_where_one_cannot_be_bound() {
+        // No machine has the first, which is for documentation.
+        let found = ["192.0.2.1:0", "127.0.0.1:0"].map(|address| address.parse().unwrap());
+        let listener = listen(&found).unwrap();
+        assert!(listener.local_addr().unwrap().ip().is_loopback());
+        let error = listen(&found[..1]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 
     /// The kernel buffers little of a response that nobody reads; its default is megabytes.

@@ -63,7 +63,7 @@ impl Drop for Bound {
 
 /// Bounds what the system buffers. Accepted connections inherit this option from their listener.
 #[cfg_attr(not(target_os = "linux"), expect(clippy::unnecessary_wraps, reason = "as on Linux"))]
-pub(super) fn take_little_unsent(socket: &impl AsFd) -> io::Result<()> {
+pub(super) fn limit_unsent(socket: &impl AsFd) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     #[cfg(not(target_os = "linux"))]

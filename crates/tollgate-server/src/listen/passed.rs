@@ -12,7 +12,7 @@ use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::address::Address;
-use super::bound::{Access, Bound, take_little_unsent};
+use super::bound::{Access, Bound, limit_unsent};
 
 /// The name of a socket whose unit has no `FileDescriptorName=`, where systemd says none.
 const UNNAMED: &str = "unknown";
@@ -108,7 +108,7 @@ pub(super) fn take(name: &str, access: Access) -> io::Result<Bound> {
         Socket::Tcp(listener) => {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            take_little_unsent(&listener)?;
+            limit_unsent(&listener)?;
             Ok(Bound::Tcp(listener))
         }
         Socket::Unix(listener) => {

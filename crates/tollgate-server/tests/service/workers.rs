@@ -399,7 +399,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
     }
     for (method, path, status, says) in [
         ("GET", "/v1/queues/mail/take", StatusCode::METHOD_NOT_ALLOWED, "POST"),
-        ("POST", "/v1/queues/mail/take?max=1", StatusCode::BAD_REQUEST, "has no query"),
+        ("POST", "/v1/queues/mail/take?max=1", StatusCode::BAD_REQUEST, "takes no query"),
         ("POST", "/v1/queues/mail/ack", StatusCode::NOT_FOUND, "/v1/queues/mail/ack"),
         ("POST", "/v1/queues/mail/take/", StatusCode::NOT_FOUND, "/v1/queues/mail/take/"),
         ("POST", "/v1/queues/other/take", StatusCode::NOT_FOUND, "there is no queue `other` here"),

@@ -1,4 +1,4 @@
-//! The chart of the occupancy of the capacity's window.
+//! The chart of the units admitted in the last window of the capacity.
 
 use super::Chart;
 use super::axis::Across;
@@ -17,7 +17,7 @@ pub fn occupancy(results: &Results) -> Option<Chart> {
     let timeline = Timeline::new(results, COLUMNS);
     let window = length(capacity.window_us);
     let panels = results.cases.iter().map(|case| panel(case, capacity, timeline)).collect();
-    let fullest = results.cases.iter().map(fullest).max().unwrap_or(0);
+    let peak = results.cases.iter().map(peak_of).max().unwrap_or(0);
     let key = |shape, ink, text: String| Key { shape, ink, text };
     Some(Chart {
         title: format!("Admitted in the last {window}, against the capacity"),
@@ -25,7 +25,7 @@ pub fn occupancy(results: &Results) -> Option<Chart> {
         across: Across::time(timeline.end_us, results),
         scale: Scale::Count {
             unit: format!("admitted in the last {window}"),
-            top: fullest.max(capacity.units),
+            top: peak.max(capacity.units),
         },
         keys: vec![
             key(Shape::Area, Ink::Admitted, "within the capacity".into()),
@@ -44,12 +44,12 @@ fn panel(case: &CaseResult, capacity: &Capacity, timeline: Timeline) -> Panel {
         values: timeline.highest(&case.buckets, |bucket| bucket.occupancy),
     };
     let level = real(capacity.units);
-    let fullest = fullest(case);
+    let peak = peak_of(case);
     Panel {
         name: case.name.clone(),
-        note: match fullest.checked_sub(capacity.units) {
-            Some(over @ 1..) => format!("at most {fullest}: {over} too many"),
-            _ => format!("at most {fullest}"),
+        note: match peak.checked_sub(capacity.units) {
+            Some(over @ 1..) => format!("at most {peak}: {over} too many"),
+            _ => format!("at most {peak}"),
         },
         rows: Vec::new(),
         marks: vec![
@@ -60,8 +60,9 @@ fn panel(case: &CaseResult, capacity: &Capacity, timeline: Timeline) -> Panel {
     }
 }
 
-/// The most in any window: the exact peak if the case has one.
-fn fullest(case: &CaseResult) -> u64 {
+/// The most units in any window of the capacity: the exact peak if the case has one, else the most
+/// that a bucket saw.
+fn peak_of(case: &CaseResult) -> u64 {
     let seen = case.buckets.iter().map(|bucket| bucket.occupancy).max();
     case.peak.or(seen).unwrap_or(0)
 }

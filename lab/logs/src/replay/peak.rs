@@ -8,14 +8,14 @@ use crate::event::Event;
 use crate::order::Iter;
 use crate::read::Traffic;
 
-/// The most admitted units of one client in any `(t - D, t]`.
+/// The most admitted units of one client in any `(t - D, t]`, where D is `period_us`.
 ///
 /// A second reader, one window behind the first, finds the events that leave the window. So one bit
 /// per event of the window suffices to record which were admitted, whatever the limit admits. A
-/// queue of admitted events would take 12 bytes each, which for 30 days is the whole log.
+/// queue of admitted events would take 12 bytes each: with D = 30 days, the whole log in memory.
 pub(super) struct Peak<'a> {
     period_us: u64,
-    /// The events still in the window, and those after it.
+    /// The second reader, at the oldest event in the window.
     behind: Peekable<Iter<'a>>,
     /// Whether each event between the two readers was admitted.
     admitted: Bits,
@@ -35,7 +35,7 @@ impl<'a> Peak<'a> {
         })
     }
 
-    /// Counts the next event of the traffic.
+    /// Counts the next event. Events come in the order of the traffic.
     pub(super) fn count(&mut self, event: Event, admitted: bool) -> Result<(), Error> {
         let Self { period_us, behind, counts, .. } = self;
         let gone = |old: &Result<Event, Error>| {

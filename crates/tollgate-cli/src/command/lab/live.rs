@@ -23,27 +23,26 @@ use crate::show;
 use crate::stop::Stop;
 use crate::store::runtime;
 
-/// A timer is accurate to a millisecond; the rest is a busy wait.
+/// The last stretch before a due time is polled: timers are accurate only to a millisecond.
 const SPIN: Duration = Duration::from_millis(2);
 
 /// How often signals are polled while nothing else happens.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
-/// How many questions are sent before answers are processed.
-const SENDS: u64 = 64;
+/// How many questions are sent before the task lets others run.
+const YIELD_EVERY: u64 = 64;
 
 /// The most questions in flight. Beyond it clients wait, which latencies include.
-const MAX_OPEN: usize = 20_000;
+const MAX_IN_FLIGHT: usize = 20_000;
 
-/// The number of answers between two readings of the store's size.
-const HELD: u64 = 8_192;
+/// The number of questions sent between two readings of the store's size.
+const SIZE_EVERY: u64 = 8_192;
 
-/// The fewest round trips to reserve for reading a server's usage before a case begins. The reading
-/// connects and asks.
-const MIN_ROUND_TRIPS: u32 = 20;
+/// The round trips allowed for reading a server's usage before a case begins: it connects and asks.
+const USAGE_ROUND_TRIPS: u32 = 20;
 
-/// Runs an experiment in real time, on Redis or in memory. Returns the results, and an error that
-/// left them incomplete.
+/// Runs an experiment in real time, on Redis or in memory. Returns the results, and an error if a
+/// case could not be run or keys could not be removed.
 pub(super) fn run(
     experiment: &Experiment,
     redis: Option<Options>,
@@ -54,21 +53,21 @@ pub(super) fn run(
     let driver = Driver { experiment, stop, bar };
     let ran = match redis {
         // With this maximum, questions wait in this driver and not in the client.
-        Some(options) => runtime()?.block_on(driver.on_redis(&options.in_flight(MAX_OPEN))),
+        Some(options) => runtime()?.block_on(driver.on_redis(&options.in_flight(MAX_IN_FLIGHT))),
         None => runtime()?.block_on(driver.in_memory()).map(|results| (results, None)),
     };
     driver.bar.finish_and_clear();
     ran
 }
 
-/// Runs the cases.
+/// Runs the cases one after the other, until a signal.
 struct Driver<'e> {
     experiment: &'e Experiment,
     stop: &'e Stop,
     bar: ProgressBar,
 }
 
-/// The stores of a run on Redis, with their options.
+/// A run on Redis, with the store of its current case.
 struct RedisRun<'o> {
     options: &'o Options,
     run: String,
@@ -77,7 +76,7 @@ struct RedisRun<'o> {
 }
 
 impl RedisRun<'_> {
-    /// Removes the written keys.
+    /// Removes the keys of the current store, and forgets the store.
     async fn clear(&mut self) -> Result<()> {
         match self.open.take() {
             Some((store, _)) => Ok(clear(&store).await?),
@@ -92,11 +91,12 @@ impl Driver<'_> {
         let mut open: Option<(MemoryStore, Begin)> = None;
         for (place, case) in self.cases() {
             let live = Live::new(self.experiment, case)?;
-            let (store, begin) = open.take().filter(|_| self.goes_on(place)).unwrap_or_else(|| {
-                let store = MemoryStore::new();
-                let begin = self.begin(store.now().as_micros(), Instant::now(), Duration::ZERO);
-                (store, begin)
-            });
+            let (store, begin) =
+                open.take().filter(|_| self.continues_previous(place)).unwrap_or_else(|| {
+                    let store = MemoryStore::new();
+                    let begin = self.begin(store.now().as_micros(), Instant::now(), Duration::ZERO);
+                    (store, begin)
+                });
             let held = || Some((store.bytes(), store.subjects()));
             let Some(front) = store_alone(case, store.clone()) else { continue };
             let (live, cut) = self.case(place, case, live, begin, Arc::new(front), held).await?;
@@ -118,7 +118,7 @@ impl Driver<'_> {
             match self.case_on_redis(&mut redis, place, case, &mut results).await {
                 Ok(false) => {}
                 Ok(true) => break,
-                // Keep the earlier results.
+                // Keep the earlier results, with an empty one for this case.
                 Err(error) if !results.cases.is_empty() => {
                     add(&mut results, Live::new(self.experiment, case)?.finish(None), true);
                     wrong = Some(error);
@@ -150,7 +150,7 @@ impl Driver<'_> {
         case: &Case,
         results: &mut Results,
     ) -> Result<bool> {
-        if !self.goes_on(place) {
+        if !self.continues_previous(place) {
             redis.clear().await?;
         }
         let store = match &redis.open {
@@ -177,14 +177,14 @@ impl Driver<'_> {
         let Some(front) = front.map(Arc::new) else { return Ok(false) };
         let live = Live::new(self.experiment, case)?;
         let time = ServerTime::read(redis.options).await?;
-        let look = SPIN + time.took * MIN_ROUND_TRIPS;
+        let usage_time = SPIN + time.took * USAGE_ROUND_TRIPS;
         let begin = match redis.open {
             Some((_, Some(begin))) => begin,
-            _ => self.begin(time.us, time.at, look),
+            _ => self.begin(time.us, time.at, usage_time),
         };
         redis.open = Some((store.clone(), Some(begin)));
         // Read just before the start: the server's idle activity does not belong to decisions.
-        self.wait_until(case, begin.at.checked_sub(look).unwrap_or(begin.at)).await;
+        self.wait_until(case, begin.at.checked_sub(usage_time).unwrap_or(begin.at)).await;
         let before = noted(Usage::read(redis.options).await);
         let _ = begun.set(begin.at);
         let (live, cut) = self.case(place, case, live, begin, Arc::clone(&front), || None).await?;
@@ -242,7 +242,7 @@ impl Driver<'_> {
     }
 
     /// Whether a case continues with the counts and the time of the previous one.
-    fn goes_on(&self, place: usize) -> bool {
+    fn continues_previous(&self, place: usize) -> bool {
         self.experiment.keeps_counts && place > 0
     }
 
@@ -281,50 +281,52 @@ impl Driver<'_> {
         self.wait_until(case, begin.at).await;
         let _returning = Returning::of(&front);
         self.bar.set_message(case.name.clone());
-        let mut open: JoinSet<CallResult> = JoinSet::new();
+        let mut in_flight: JoinSet<CallResult> = JoinSet::new();
         let mut sent = 0_u64;
         loop {
-            while let Some(done) = open.try_join_next() {
+            while let Some(done) = in_flight.try_join_next() {
                 settle(&mut live, done?);
             }
             let now_us = begin.now_us();
             self.progress(place, now_us);
             if self.stop.is_asked() {
-                while let Some(done) = open.join_next().await {
+                while let Some(done) = in_flight.join_next().await {
                     settle(&mut live, done?);
                 }
                 live.held(held());
                 return Ok((live, true));
             }
-            if open.len() < MAX_OPEN
+            if in_flight.len() < MAX_IN_FLIGHT
                 && let Some(question) = live.take(now_us)?
             {
                 let (front, parts) = (Arc::clone(&front), Arc::clone(&parts));
-                open.spawn(async move { put(&front, &parts, begin, question).await });
+                in_flight.spawn(async move { put(&front, &parts, begin, question).await });
                 sent += 1;
-                if sent.is_multiple_of(HELD) {
+                if sent.is_multiple_of(SIZE_EVERY) {
                     live.held(held());
                 }
-                if sent.is_multiple_of(SENDS) {
+                if sent.is_multiple_of(YIELD_EVERY) {
                     yield_now().await;
                 }
                 continue;
             }
             match live.next_due()? {
-                None if open.is_empty() => {
+                None if in_flight.is_empty() => {
                     live.held(held());
                     return Ok((live, false));
                 }
-                // An answer lets its client ask again.
-                Some(due_us) if open.len() < MAX_OPEN => {
+                Some(due_us) if in_flight.len() < MAX_IN_FLIGHT => {
                     let due = begin.at + Duration::from_micros(due_us);
                     let sleep = due.saturating_duration_since(Instant::now());
                     match sleep.checked_sub(SPIN) {
-                        Some(sleep) => one_of(&mut live, &mut open, sleep.min(SIGNAL_POLL)).await?,
+                        Some(sleep) => {
+                            one_of(&mut live, &mut in_flight, sleep.min(SIGNAL_POLL)).await?
+                        }
                         None => yield_now().await,
                     }
                 }
-                _ => one_of(&mut live, &mut open, SIGNAL_POLL).await?,
+                // Nothing to send: after an answer its client may ask again.
+                _ => one_of(&mut live, &mut in_flight, SIGNAL_POLL).await?,
             }
         }
     }
@@ -394,7 +396,7 @@ fn settle(live: &mut Live<'_>, done: CallResult) {
 async fn one_of(live: &mut Live<'_>, open: &mut JoinSet<CallResult>, most: Duration) -> Result<()> {
     if open.is_empty() {
         tokio::time::sleep(most).await;
-    } else if let Ok(Some(done)) = timeout(most, open.join_next()).await {
+    } else if let Ok(Some(done)) = timeout(most, in_flight.join_next()).await {
         settle(live, done?);
     }
     Ok(())
