@@ -71,18 +71,18 @@ fn says(results: &Results, capacity: &Capacity) -> String {
     let window = length(capacity.window_us);
     let units = capacity.units;
     let cases = || results.cases.iter();
-    let Some(most) = cases().map(fullest).max() else {
+    let Some(most) = cases().map(peak_of).max() else {
         return "No case was finished.".into();
     };
-    let (held, mut over): (Vec<_>, Vec<_>) = cases().partition(|case| fullest(case) <= units);
+    let (held, mut over): (Vec<_>, Vec<_>) = cases().partition(|case| peak_of(case) <= units);
     if over.is_empty() {
         return format!(
             "Every case kept to {units} in {window}; the most that got through is {most}."
         );
     }
-    over.sort_by_key(|case| core::cmp::Reverse(fullest(case)));
+    over.sort_by_key(|case| core::cmp::Reverse(peak_of(case)));
     let each =
-        over.iter().map(|case| format!("{} let {} through", name(&case.name), fullest(case)));
+        over.iter().map(|case| format!("{} let {} through", name(&case.name), peak_of(case)));
     let each = each.collect::<Vec<_>>().join(", ");
     let mut says = format!("Where {units} are allowed in {window}, {each}");
     if !held.is_empty() {
