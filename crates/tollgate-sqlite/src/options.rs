@@ -80,7 +80,8 @@ impl Options {
     }
 
     /// Parses `sqlite://PATH[?sync=full|normal&deadline=5s]`, or a bare path that begins with `/`,
-    /// `./` or `../`. Of an option that is given twice the last counts. In a URL `%XX` is the byte XX; a bare path is taken literally.
+    /// `./` or `../`. In a URL `%XX` is the byte XX, and of an option that is given twice the last
+    /// counts; a bare path is taken literally.
     ///
     /// # Errors
     /// The scheme is unknown, the path is missing, or a key or its value is invalid. A text that

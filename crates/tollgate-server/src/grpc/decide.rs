@@ -172,8 +172,8 @@ impl Decider<'_> {
         let mut admits = !self.planned.iter().any(is_ban);
         let groups = self.groups(all.clone().filter(|place| is_charged(place, false)));
         let mut answers = Vec::with_capacity(groups.len());
-        // With several groups that charge, the id is dropped: a repeat would get the first answer of
-        // a group that was refunded since.
+        // With several groups that charge, the id is dropped: a repeat would get the first answer
+        // of a group that was refunded since.
         let is_one = groups.iter().filter(|(hits, _)| *hits != Hits::Look).count() <= 1;
         let charging = Self { id: self.id.filter(|_| is_one), ..*self };
         for (hits, places) in &groups {
@@ -208,8 +208,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// The counts among these, grouped by hits: at most [`MAX_PARTS`] in a group, and no count twice
-    /// in one. The group that only reads goes first, since it needs no refund.
+    /// The counts among these, grouped by hits: at most [`MAX_PARTS`] in a group, and no count
+    /// twice in one. The group that only reads goes first, since it needs no refund.
     fn groups(&self, places: impl Iterator<Item = usize>) -> Vec<(Hits, Vec<usize>)> {
         let mut groups: Vec<(Hits, Vec<usize>)> = Vec::new();
         let count = |place: usize| {

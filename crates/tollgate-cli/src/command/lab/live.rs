@@ -393,8 +393,12 @@ fn settle(live: &mut Live<'_>, done: CallResult) {
 }
 
 /// Waits at most `most` for an answer.
-async fn one_of(live: &mut Live<'_>, open: &mut JoinSet<CallResult>, most: Duration) -> Result<()> {
-    if open.is_empty() {
+async fn one_of(
+    live: &mut Live<'_>,
+    in_flight: &mut JoinSet<CallResult>,
+    most: Duration,
+) -> Result<()> {
+    if in_flight.is_empty() {
         tokio::time::sleep(most).await;
     } else if let Ok(Some(done)) = timeout(most, in_flight.join_next()).await {
         settle(live, done?);
