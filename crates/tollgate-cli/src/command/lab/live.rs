@@ -320,7 +320,7 @@ impl Driver<'_> {
                     let sleep = due.saturating_duration_since(Instant::now());
                     match sleep.checked_sub(SPIN) {
                         Some(sleep) => {
-                            one_of(&mut live, &mut in_flight, sleep.min(SIGNAL_POLL)).await?
+                            one_of(&mut live, &mut in_flight, sleep.min(SIGNAL_POLL)).await?;
                         }
                         None => yield_now().await,
                     }
