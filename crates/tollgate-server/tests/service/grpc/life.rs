@@ -157,7 +157,8 @@ async fn clients_come_with_tls_and_over_a_unix_socket() {
 #[tokio::test]
 async fn a_late_store_is_answered_for_within_the_deadline() {
     let server = redis_or_skip!();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    const STORES: Duration = Duration::from_secs(1);
+    let store = RedisStore::connect(&format!("{}?deadline=1s", server.url())).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     for on_failure in ["error", "allow", "deny", "local"] {
         let rule = if on_failure == "local" { "{ local: 34 % }" } else { on_failure };
@@ -197,7 +198,7 @@ async fn a_late_store_is_answered_for_within_the_deadline() {
             let answer = wire.client().should_rate_limit(asked).await.unwrap().into_inner();
             let took = began.elapsed();
             assert_eq!(summary(&answer), expected, "{on_failure} {meaning}");
-            assert!(took < Duration::from_millis(100), "{took:?}");
+            assert!(took < STORES, "the deadline of the store, not that of the call: {took:?}");
         }
     }
     for meaning in ["envoy", "tollgate"] {
