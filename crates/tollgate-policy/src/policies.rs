@@ -86,7 +86,9 @@ impl Policies {
     pub fn parse_named(file: &str, text: &str, format: Format) -> Result<Self, Problems> {
         let mut lists = |list: &str| {
             Err(Unlisted {
-                what: format!("`{list}` must be beside a policy file, and this text is not one"),
+                what: format!(
+                    "`{list}` must be beside a policy file, and this text is not from one"
+                ),
                 remedy: "read the policies with `Policies::load`, or write the networks here",
             })
         };

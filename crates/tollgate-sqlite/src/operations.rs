@@ -65,12 +65,12 @@ pub(crate) fn check_once(
 
 /// Runs `work` on counts and their holds.
 fn with_parts<'c, T>(found: &mut [LoadedState<'c>], work: impl FnOnce(&mut [Part<'_>]) -> T) -> T {
-    let mut each: Vec<_> = found
+    let mut each: SmallVec<[_; 1]> = found
         .iter_mut()
         .map(|found| (found.limits().clone(), found.carried(), found.take_holds(), found))
         .collect();
     let answer = {
-        let mut parts: Vec<Part<'_>> = each
+        let mut parts: SmallVec<[Part<'_>; 1]> = each
             .iter_mut()
             .map(|(limits, carried, holds, found)| {
                 let part = Part::new(limits, *found).carrying(carried.clone());

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 use tollgate_server::Operation;
 
-use super::admin::{Told, ask, list, text_of};
+use super::admin::{Payload, ask, list, text_of};
 use crate::args::Top;
 use crate::input::{shown, wait};
 use crate::show::{self, Output};
@@ -36,11 +36,11 @@ pub(crate) fn top(args: &Top, out: &mut Output) -> Result<u8> {
         bail!("--every: the figures change once a second: 1s or more");
     }
     if args.json {
-        out.json(&ask(&args.service, Operation::Overview, Told::Nothing)?)?;
+        out.json(&ask(&args.service, Operation::Overview, Payload::Nothing)?)?;
         return Ok(0);
     }
     if args.once {
-        out.text(&text(&ask(&args.service, Operation::Overview, Told::Nothing)?))?;
+        out.text(&text(&ask(&args.service, Operation::Overview, Payload::Nothing)?))?;
         return Ok(0);
     }
     let stop = Stop::listen()?;
@@ -48,7 +48,7 @@ pub(crate) fn top(args: &Top, out: &mut Output) -> Result<u8> {
     let mut was_answered = false;
     while out.is_open() {
         let began = Instant::now();
-        let shown = match ask(&args.service, Operation::Overview, Told::Nothing) {
+        let shown = match ask(&args.service, Operation::Overview, Payload::Nothing) {
             Ok(answer) => {
                 was_answered = true;
                 text(&answer)

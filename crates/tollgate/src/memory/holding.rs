@@ -1,11 +1,10 @@
 //! Checks that place holds or meet open ones, commits and renewals.
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::hash::shard_of;
 use super::locked::guard;
-use super::shard::{Lifted, Shard, Taken};
+use super::shard::{Lifted, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, ROOM_FOR_HOLD, State};
 use super::store::MemoryStore;
@@ -167,23 +166,19 @@ impl MemoryStore {
         hold: &Hold,
         work: impl FnOnce(&mut [Part<'_>], &[&LimitSet], Time) -> T,
     ) -> T {
-        let each = hold.counts.iter();
-        let keys: Vec<(Key<'_>, &LimitSet)> =
-            each.map(|(subject, limits)| (self.key(subject, limits), limits)).collect();
-        let mut indices: Vec<usize> = keys.iter().map(|(key, _)| shard_of(key.hash)).collect();
-        indices.sort_unstable();
-        indices.dedup();
-        let mut shards: Vec<(usize, MutexGuard<'_, Shard>)> =
-            indices.iter().map(|index| (*index, self.lock(*index))).collect();
+        let counts = || hold.counts.iter().map(|(subject, limits)| (subject, limits));
+        let keys: SmallVec<[Key<'_>; 2]> =
+            counts().map(|(subject, limits)| self.key(subject, limits)).collect();
+        let mut shards = self.lock_all(&keys);
         let now = self.0.clock.now();
         let (mut found, mut asked) = (Vec::new(), Vec::new());
-        for (key, limits) in &keys {
+        for (key, (_, limits)) in keys.iter().zip(counts()) {
             let index = shard_of(key.hash);
             let lifted = guard(&mut shards, index).lift_held(key, limits, hold.id);
             if let Some(mut lifted) = lifted {
                 let holds = lifted.state.take_holds();
                 found.push((index, lifted, holds));
-                asked.push(*limits);
+                asked.push(limits);
             }
         }
         let answer = {

@@ -2,7 +2,6 @@
 
 use core::sync::atomic::Ordering;
 
-use super::hash::shard_of;
 use super::locked::LockedShards;
 use super::requests::{Asked, Entry};
 use super::shard::Shard;
@@ -44,7 +43,11 @@ impl MemoryStore {
         if let Recalled::Repeated(known) = recalled {
             return Ok(known);
         }
-        let outcome = match Self::decide_in_place(home, keys, question, now) {
+        let known = match question.parts {
+            [part] => home.decide_known(first, part.limits, question, now),
+            _ => None,
+        };
+        let outcome = match known {
             Some(outcome) => outcome,
             None => self.decide_locked(question, keys, shards, now)?,
         };
@@ -55,24 +58,6 @@ impl MemoryStore {
             self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
         }
         Ok(outcome)
-    }
-
-    /// The answer for one subject that has an entry under exactly these limits; `None` for any
-    /// other.
-    fn decide_in_place(
-        shard: &mut Shard,
-        keys: &[Key<'_>],
-        question: &Question<'_>,
-        now: Time,
-    ) -> Option<Outcome> {
-        let ([key], [part]) = (keys, question.parts) else { return None };
-        let ask = (question.cost, question.mode);
-        let (mut outcome, charge) =
-            shard.decide_known(key, part.limits, ask, (now, question.receipts))?;
-        if let Some(charge) = charge {
-            outcome.receipt = Self::number(charge, shard_of(key.hash));
-        }
-        Some(outcome)
     }
 
     fn asked(

@@ -25,15 +25,15 @@ pub(super) use self::json::{list, text_of};
 const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
 
 /// The part of a request that differs between operations.
-pub(super) enum Told {
+pub(super) enum Payload {
     Nothing,
     Query(String),
     Body(Value),
 }
 
 pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
-    let (operation, told) = asked(&args.act)?;
-    let mut answer = ask(&args.service, operation, told)?;
+    let (operation, payload) = asked(&args.act)?;
+    let mut answer = ask(&args.service, operation, payload)?;
     if matches!(args.act, AdminAction::Reloads) {
         answer = answer["reloads"].take();
     }
@@ -51,39 +51,41 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
 }
 
 /// The operation that an action asks for, and its query or body.
-fn asked(act: &AdminAction) -> Result<(Operation, Told)> {
+fn asked(act: &AdminAction) -> Result<(Operation, Payload)> {
     Ok(match act {
-        AdminAction::Inspect(counted) => (Operation::Inspect, Told::Body(count_body(counted))),
-        AdminAction::Peek(counted) => (Operation::AdminPeek, Told::Body(count_body(counted))),
-        AdminAction::Lookup { hash } => (Operation::Lookup, Told::Body(json!({ "subject": hash }))),
-        AdminAction::Explain { fields } => {
-            (Operation::AdminExplain, Told::Query(fields_query(fields)?))
+        AdminAction::Inspect(counted) => (Operation::Inspect, Payload::Body(count_body(counted))),
+        AdminAction::Peek(counted) => (Operation::AdminPeek, Payload::Body(count_body(counted))),
+        AdminAction::Lookup { hash } => {
+            (Operation::Lookup, Payload::Body(json!({ "subject": hash })))
         }
-        AdminAction::Reloads => (Operation::Overview, Told::Nothing),
-        AdminAction::Reset(counted) => (Operation::Reset, Told::Body(count_body(counted))),
+        AdminAction::Explain { fields } => {
+            (Operation::AdminExplain, Payload::Query(fields_query(fields)?))
+        }
+        AdminAction::Reloads => (Operation::Overview, Payload::Nothing),
+        AdminAction::Reset(counted) => (Operation::Reset, Payload::Body(count_body(counted))),
         AdminAction::Adjust { counted, by } => {
             let mut body = count_body(counted);
             body["by"] = (*by).into();
-            (Operation::Adjust, Told::Body(body))
+            (Operation::Adjust, Payload::Body(body))
         }
         AdminAction::Release { hold } => {
-            (Operation::AdminRelease, Told::Body(json!({ "hold": hold })))
+            (Operation::AdminRelease, Payload::Body(json!({ "hold": hold })))
         }
-        AdminAction::Ban(ruled) => (Operation::Ban, Told::Body(ruling(ruled)?)),
-        AdminAction::Exempt(ruled) => (Operation::Exempt, Told::Body(ruling(ruled)?)),
-        AdminAction::Lift(about) => (Operation::Lift, Told::Body(ruling_body(about)?)),
-        AdminAction::Rulings => (Operation::Rulings, Told::Nothing),
-        AdminAction::Reload => (Operation::Reload, Told::Body(json!({}))),
+        AdminAction::Ban(ruled) => (Operation::Ban, Payload::Body(ruling(ruled)?)),
+        AdminAction::Exempt(ruled) => (Operation::Exempt, Payload::Body(ruling(ruled)?)),
+        AdminAction::Lift(about) => (Operation::Lift, Payload::Body(ruling_body(about)?)),
+        AdminAction::Rulings => (Operation::Rulings, Payload::Nothing),
+        AdminAction::Reload => (Operation::Reload, Payload::Body(json!({}))),
         AdminAction::Series { last } => {
             let last = wait(last).context("--last")?;
-            (Operation::Series, Told::Query(format!("last={}s", last.as_secs().max(1))))
+            (Operation::Series, Payload::Query(format!("last={}s", last.as_secs().max(1))))
         }
         AdminAction::Top { by, n } => {
             let by = match by {
                 TopBy::Asked => "asked",
                 TopBy::Denied => "denied",
             };
-            (Operation::Top, Told::Query(format!("by={by}&n={n}")))
+            (Operation::Top, Payload::Query(format!("by={by}&n={n}")))
         }
     })
 }
@@ -140,7 +142,7 @@ fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
 }
 
 /// The service's answer; a refusal is an error with the service's text.
-pub(super) fn ask(args: &AdminService, operation: Operation, told: Told) -> Result<Value> {
+pub(super) fn ask(args: &AdminService, operation: Operation, payload: Payload) -> Result<Value> {
     let address: Address = args.at.parse().map_err(|_| {
         anyhow!(
             "`{}` is not an address: write HOST:PORT, e.g. `127.0.0.1:8701`, or `unix:/PATH`, as \
@@ -154,10 +156,10 @@ pub(super) fn ask(args: &AdminService, operation: Operation, told: Told) -> Resu
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
     let path = operation.path();
-    let request = match told {
-        Told::Nothing => request.uri(path).body(Full::default()),
-        Told::Query(query) => request.uri(format!("{path}?{query}")).body(Full::default()),
-        Told::Body(body) => {
+    let request = match payload {
+        Payload::Nothing => request.uri(path).body(Full::default()),
+        Payload::Query(query) => request.uri(format!("{path}?{query}")).body(Full::default()),
+        Payload::Body(body) => {
             let request = request.uri(path).header(CONTENT_TYPE, "application/json");
             request.body(Full::new(Bytes::from(body.to_string())))
         }
@@ -407,8 +409,8 @@ mod tests {
             let Command::Admin(args) = Cli::try_parse_from(words).unwrap().command else {
                 panic!("{line}");
             };
-            let (operation, told) = asked(&args.act).unwrap();
-            let has_body = matches!(told, Told::Body(_));
+            let (operation, payload) = asked(&args.act).unwrap();
+            let has_body = matches!(payload, Payload::Body(_));
             assert_eq!(operation.method() == http::Method::POST, has_body, "{line}");
             assert!(operation.path().starts_with("/v1/admin/"), "{line}");
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::view::{Cluster, Member, Said};
+use super::view::{Cluster, Member, SeedAnswer};
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::Finding;
 use crate::doctor::nodes::{Node, by_setting, each, failover, listed, refused_at, timeout};
@@ -23,7 +23,7 @@ const LOST: &str = "a primary that is cut off from the others goes on for up to 
 pub(super) fn diagnose(cluster: &Cluster, options: &Options) -> Vec<Finding> {
     let nodes: Vec<Node> = cluster.members.iter().map(|(_, node)| node.clone()).collect();
     let mut findings = seeds(cluster, options);
-    if !cluster.seeds.iter().any(|seed| matches!(seed.said, Said::View(_))) {
+    if !cluster.seeds.iter().any(|seed| matches!(seed.said, SeedAnswer::View(_))) {
         return findings;
     }
     findings.extend(members(cluster));
@@ -51,25 +51,26 @@ fn seeds(cluster: &Cluster, options: &Options) -> Vec<Finding> {
     for seed in &cluster.seeds {
         let name = seed.name.as_str();
         let found = match &seed.said {
-            Said::View(view) if view.ids().is_disjoint(&ids) && view.slots.covered() == 0 => {
+            SeedAnswer::View(view) if view.ids().is_disjoint(&ids) && view.slots.covered() == 0 => {
                 let what = "the URL names it, and it knows none of the cluster's nodes";
                 Finding::warning("seeds", what).remedy("name nodes of the cluster")
             }
-            Said::View(view) if view.ids().is_disjoint(&ids) => {
+            SeedAnswer::View(view) if view.ids().is_disjoint(&ids) => {
                 let what = "it is a node of another cluster than the first of the URL, so a count \
                             would be kept twice";
                 Finding::failure("seeds", what).remedy("name nodes of one cluster")
             }
-            Said::View(_) => {
+            SeedAnswer::View(_) => {
                 same = same.saturating_add(1);
                 continue;
             }
-            Said::NotACluster => Finding::failure("seeds", "it is not a node of a cluster").remedy(
-                format!("for one server write redis://{name}; a node has cluster-enabled yes"),
-            ),
+            SeedAnswer::NotACluster => Finding::failure("seeds", "it is not a node of a cluster")
+                .remedy(format!(
+                    "for one server write redis://{name}; a node has cluster-enabled yes"
+                )),
             _ if is_member(name) => continue,
-            Said::Refused(why) => refused_at(name, why, &options.prefix),
-            Said::Unreachable(why) => {
+            SeedAnswer::Refused(why) => refused_at(name, why, &options.prefix),
+            SeedAnswer::Unreachable(why) => {
                 let what = format!("the URL names it, and it cannot be reached: {why}");
                 Finding::warning("seeds", what).remedy("name nodes that are always there")
             }

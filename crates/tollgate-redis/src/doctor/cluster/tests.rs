@@ -46,7 +46,7 @@ fn cluster(facts_of: impl Fn(&str) -> Result<Facts, String>) -> Cluster {
         (member, node)
     };
     let members = view.members("asked").into_iter().map(with).collect();
-    let seeds = vec![Seed { name: "10.0.0.1:1".to_owned(), said: Said::View(view.clone()) }];
+    let seeds = vec![Seed { name: "10.0.0.1:1".to_owned(), said: SeedAnswer::View(view.clone()) }];
     Cluster { seeds, view, members }
 }
 

@@ -19,11 +19,11 @@ pub(super) struct Cluster {
 /// An address of the URL.
 pub(super) struct Seed {
     pub(super) name: String,
-    pub(super) said: Said,
+    pub(super) said: SeedAnswer,
 }
 
 /// The answer at an address of the URL.
-pub(super) enum Said {
+pub(super) enum SeedAnswer {
     Unreachable(String),
     Refused(String),
     NotACluster,

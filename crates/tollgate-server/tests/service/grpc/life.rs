@@ -157,7 +157,7 @@ async fn clients_come_with_tls_and_over_a_unix_socket() {
 #[tokio::test]
 async fn a_late_store_is_answered_for_within_the_deadline() {
     let server = redis_or_skip!();
-    const STORES: Duration = Duration::from_secs(1);
+    const STORE_DEADLINE: Duration = Duration::from_secs(1);
     let store = RedisStore::connect(&format!("{}?deadline=1s", server.url())).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     for on_failure in ["error", "allow", "deny", "local"] {
@@ -198,7 +198,10 @@ async fn a_late_store_is_answered_for_within_the_deadline() {
             let answer = wire.client().should_rate_limit(asked).await.unwrap().into_inner();
             let took = began.elapsed();
             assert_eq!(summary(&answer), expected, "{on_failure} {meaning}");
-            assert!(took < STORES, "the deadline of the store, not that of the call: {took:?}");
+            assert!(
+                took < STORE_DEADLINE,
+                "the deadline of the store, not that of the call: {took:?}"
+            );
         }
     }
     for meaning in ["envoy", "tollgate"] {

@@ -140,17 +140,18 @@ struct FoundEntry<'s> {
 }
 
 impl Shard {
-    /// The answer for a subject that has an entry under exactly this set, and the number of the
-    /// first of so many charges if it was charged; `None` for any other subject.
+    /// The answer to a question about a subject that has an entry under exactly this set; `None`
+    /// for any other subject.
     pub(in crate::memory) fn decide_known(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
-        (cost, mode): (u64, Mode),
-        (now, receipts): (Time, u64),
-    ) -> Option<(Outcome, Option<u64>)> {
+        question: &Question<'_>,
+        now: Time,
+    ) -> Option<Outcome> {
+        let Question { cost, mode, .. } = *question;
         let FoundEntry { slot, large, charges } = self.known::<false, false>(key, limits)?;
-        let outcome = if slot.is_large() {
+        let mut outcome = if slot.is_large() {
             let large = large.get_mut(slot.index())?.as_mut()?;
             decide_set(limits, large, now, cost, mode)
         } else {
@@ -161,11 +162,11 @@ impl Shard {
             }
             outcome
         };
-        let charge = (outcome.granted > 0 && !mode.is_peek()).then(|| {
-            *charges += receipts;
-            *charges + 1 - receipts
-        });
-        Some((outcome, charge))
+        if outcome.granted > 0 && !mode.is_peek() {
+            outcome.receipt = MemoryStore::number(*charges + 1, shard_of(key.hash));
+            *charges += question.receipts;
+        }
+        Some(outcome)
     }
 
     /// The entry of a subject under exactly this set, if it has no holds, or if it has (`HOLDS`).
