@@ -137,6 +137,23 @@ pub(super) fn a_request_id_is_of_one_question<M: StoreMaker>(maker: &M) {
     assert!(error.contains("under a request id"), "{error}");
 }
 
+/// Charges with an id and without one, in turns, are refunded each by itself.
+pub(super) fn a_charge_under_an_id_has_a_different_receipt<M: StoreMaker>(maker: &M) {
+    for limits in ["9/1h via gcra", "9/1h via fixed_window, b: 20/1h via gcra"] {
+        let world = World::new(maker, limits, NOW_US);
+        let ids = [None, None, Some("one"), None, Some("two"), Some("three"), None];
+        let charged = ids.map(|id| {
+            let ask = id.map_or_else(|| Ask::new("ann"), |id| ask("ann", id, S));
+            world.check(ask).receipt().unwrap()
+        });
+        for receipt in &charged {
+            let refund = block_on(world.limiter.refund(receipt)).unwrap();
+            assert!(!refund.already && refund.given.iter().all(|given| *given == 1), "{limits}");
+        }
+        assert_eq!(world.peek(Ask::new("ann")).remaining(), 9, "{limits}");
+    }
+}
+
 /// An id that is given to all requests is repeated a few times, and then charged as none would be,
 /// for as long as it is asked for: a limit admits no more than those repeats beyond its units.
 pub(super) fn an_id_for_all_requests_is_charged<M: StoreMaker>(maker: &M) {
