@@ -1,7 +1,9 @@
 //! The limiter: limits and the store that counts them.
 
+use self::pending::Call as _;
 use crate::ask::Ask;
-use crate::decision::ReceiptPart;
+use crate::decision::{Decision, ReceiptPart};
+use crate::error::Error;
 use crate::store::Store;
 
 mod admin;
@@ -31,8 +33,12 @@ impl<S: Store> Limiter<S> {
     /// An invalid subject, a cost of 0 or over 2^40, or the same count twice in one ask; or a store
     /// failure.
     #[inline(always)]
-    pub fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Pending<'l, call::Check<'l, S>> {
-        Pending::new(call::Check(self, ask.into()))
+    pub fn check<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+    ) -> Pending<'l, call::Check<'l, S>, impl Future<Output = Result<Decision<'l>, Error>> + Send>
+    {
+        Pending::new(call::Check(self, ask.into()), call::Check::wait)
     }
 
     /// Refunds what still counts of a charge, once. A refund never raises `remaining` above the
@@ -78,7 +84,7 @@ impl<S: Store> Limiter<S> {
         &'l self,
         receipt: impl Into<ReceiptPart<'l>>,
     ) -> Pending<'l, call::Refund<'l, S>> {
-        Pending::new(call::Refund(self, receipt.into()))
+        Pending::boxed(call::Refund(self, receipt.into()))
     }
 
     /// The corrections and looks of an administrator.
@@ -115,6 +121,6 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`Limiter::check`]. Subjects before one whose store failed stay charged.
     pub fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Pending<'l, call::Charge<'l, S>> {
-        Pending::new(call::Charge(self, ask.into()))
+        Pending::boxed(call::Charge(self, ask.into()))
     }
 }

@@ -41,8 +41,11 @@ impl RedisStore {
     /// The rare case is boxed, here and in the called functions: the futures around a check hold
     /// its future and move it, and most would copy kilobytes that they never use.
     pub(super) async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        match self.slots_of_question(question) {
-            Some(slots) => Box::pin(self.check_across(question, &slots)).await,
+        let across = self
+            .slots_of_question(question)
+            .map(|slots| Box::pin(async move { self.check_across(question, &slots).await }));
+        match across {
+            Some(across) => across.await,
             None => {
                 let by = Deadline::within(question.deadline.unwrap_or(self.0.deadline));
                 self.check_in_slot(question, self.next_nonces(question.receipts), by).await

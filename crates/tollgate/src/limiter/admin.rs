@@ -24,7 +24,7 @@ impl<'l, S: Store> Admin<'l, S> {
         subject: impl Into<Ask<'l>>,
         delta: i64,
     ) -> Pending<'l, call::Adjust<'l, S>> {
-        Pending::new(call::Adjust { limiter: self.0, ask: subject.into(), delta })
+        Pending::boxed(call::Adjust { limiter: self.0, ask: subject.into(), delta })
     }
 
     /// Deletes a subject's count and its holds. True when there was one.
@@ -32,7 +32,7 @@ impl<'l, S: Store> Admin<'l, S> {
     /// # Errors
     /// An invalid subject; or a store failure.
     pub fn reset(&self, subject: impl Into<Ask<'l>>) -> Pending<'l, call::Reset<'l, S>> {
-        Pending::new(call::Reset(self.0, subject.into()))
+        Pending::boxed(call::Reset(self.0, subject.into()))
     }
 
     /// Returns the stored state of a subject; `None` when it is fresh.
@@ -40,6 +40,6 @@ impl<'l, S: Store> Admin<'l, S> {
     /// # Errors
     /// An invalid subject; or a store failure.
     pub fn inspect(&self, subject: impl Into<Ask<'l>>) -> Pending<'l, call::Inspect<'l, S>> {
-        Pending::new(call::Inspect(self.0, subject.into()))
+        Pending::boxed(call::Inspect(self.0, subject.into()))
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Limiter;
 use super::pending::Sealed;
-pub use super::pending::{Call, InMemory};
+pub use super::pending::{Boxed, Call, InMemory};
 use crate::ask::Ask;
 use crate::decision::{Decision, ReceiptPart, Refund as Refunded};
 use crate::engine::Charged;
@@ -37,14 +37,14 @@ impl<'l, S: Store> Call for Check<'l, S> {
         limiter.at_once(ask)
     }
 
-    async fn wait(self) -> Result<Decision<'l>, Error> {
-        let Self(limiter, mut ask) = self;
+    async fn wait(mut self) -> Result<Decision<'l>, Error> {
+        // Not taken apart: a future keeps its parts beside the whole.
         let outcome = {
             let mut parts = Parts::new();
-            let question = ask.question(&limiter.limits, &mut parts)?;
-            limiter.store.perform(&operation::Check::new(&question)).await?
+            let question = self.1.question(&self.0.limits, &mut parts)?;
+            self.0.store.perform(&operation::Check::new(&question)).await?
         };
-        limiter.decision(ask, &outcome)
+        self.0.decision(self.1, &outcome)
     }
 }
 

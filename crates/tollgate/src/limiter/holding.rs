@@ -67,7 +67,7 @@ impl<S: Store> Limiter<S> {
     /// Dropped while the store is asked, the store may have placed a hold that nobody knows, which
     /// stays until its end: [`Pending::in_doubt`]. [`Limiter::acquire_guard`] gives it back.
     pub fn hold<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Pending<'l, call::Hold<'l, S>> {
-        Pending::new(call::Hold { limiter: self, ask: ask.into(), terms: None })
+        Pending::boxed(call::Hold { limiter: self, ask: ask.into(), terms: None })
     }
 
     /// Makes the terms of a hold. The result is the hold that a store may have placed by them
@@ -196,7 +196,7 @@ impl<S: Store> Limiter<S> {
     /// charged then; [`Limiter::charge`] charges what was used. Also more than 2^40 units, or units
     /// for a hold of [`Ask::acquire`]; or a store failure.
     pub fn commit<'l>(&'l self, hold: &'l Hold, actual: u64) -> Pending<'l, call::Commit<'l, S>> {
-        Pending::new(call::Commit { limiter: self, hold, actual })
+        Pending::boxed(call::Commit { limiter: self, hold, actual })
     }
 
     pub(super) fn settle_at_once(
@@ -227,7 +227,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A store failure.
     pub fn release<'l>(&'l self, hold: &'l Hold) -> Pending<'l, call::Release<'l, S>> {
-        Pending::new(call::Release(self, hold))
+        Pending::boxed(call::Release(self, hold))
     }
 
     pub(super) fn give_back_at_once(&self, hold: &Hold) -> Option<Result<bool, Error>> {

@@ -2,8 +2,11 @@
 
 use core::fmt;
 use core::future::Future;
+use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
 
 use crate::at_once::at_once;
 use crate::error::{Error, StoreError};
@@ -53,65 +56,70 @@ mod sealed {
     pub trait Sealed {}
 }
 
-type Answering<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
+/// A future in a box, which can be named and moved while it waits.
+pub type Boxed<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
 
-/// A call of a [`Limiter`](crate::Limiter) that is not answered yet. Await it, or call
-/// [`Pending::now`] where the store is in memory.
-///
-/// Nothing is asked until then. Dropped while it waits, a check may have been charged, and a hold
-/// placed ([`Pending::in_doubt`]).
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// use tollgate::Limiter;
-///
-/// let limiter = Limiter::memory("10/s".parse()?);
-/// assert!(limiter.check("user:42").await?.is_allowed());
-/// assert!(limiter.check("user:42").now()?.is_allowed());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "nothing is asked until it is awaited, or until `now` is called"]
-pub struct Pending<'l, C: Call> {
-    state: State<'l, C>,
-    /// The hold that the store may have placed. Boxed, since only a hold has it.
-    in_doubt: Option<Box<Hold>>,
+pin_project! {
+    /// A call of a [`Limiter`](crate::Limiter) that is not answered yet. Await it, or call
+    /// [`Pending::now`] where the store is in memory.
+    ///
+    /// Nothing is asked until then. Dropped while it waits, a check may have been charged, and a
+    /// hold placed ([`Pending::in_doubt`]).
+    ///
+    /// `F` is the future that waits. A check waits in place, so that nothing is allocated for it;
+    /// all other calls wait in a box, and can be moved meanwhile.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// use tollgate::Limiter;
+    ///
+    /// let limiter = Limiter::memory("10/s".parse()?);
+    /// assert!(limiter.check("user:42").await?.is_allowed());
+    /// assert!(limiter.check("user:42").now()?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "nothing is asked until it is awaited, or until `now` is called"]
+    pub struct Pending<'l, C: Call, F = Boxed<'l, <C as Call>::Answer>> {
+        #[pin]
+        state: State<C, F>,
+        wait: fn(C) -> F,
+        // The hold that the store may have placed. Boxed, since only a hold has it.
+        in_doubt: Option<Box<Hold>>,
+        lives: PhantomData<&'l ()>,
+    }
 }
 
-enum State<'l, C: Call> {
-    Asked(C),
-    // Boxed, so that whoever awaits a call keeps a pointer, and not all that a store may need.
-    Waiting(Answering<'l, C::Answer>),
-    Answered,
+pin_project! {
+    #[project = StateNow]
+    #[project_replace = StateBefore]
+    enum State<C, F> {
+        Asked { call: C },
+        Waiting { #[pin] future: F },
+        Answered,
+    }
 }
 
 impl<'l, C: Call + 'l> Pending<'l, C> {
     #[inline(always)]
-    pub(super) fn new(call: C) -> Self {
-        Self { state: State::Asked(call), in_doubt: None }
+    pub(super) fn boxed(call: C) -> Self {
+        Self::new(call, |call| Box::pin(call.wait()))
+    }
+}
+
+impl<C: Call, F> Pending<'_, C, F> {
+    #[inline(always)]
+    pub(super) const fn new(call: C, wait: fn(C) -> F) -> Self {
+        Self { state: State::Asked { call }, wait, in_doubt: None, lives: PhantomData }
     }
 
     /// The answer, if the store has it without waiting. On `None` nothing was asked: ask again, and
     /// await that. It takes the call, so that nobody asks twice.
     #[inline(always)]
     pub fn at_once(mut self) -> Option<Result<C::Answer, Error>> {
-        let State::Asked(call) = &mut self.state else { return None };
+        let State::Asked { call } = &mut self.state else { return None };
         call.at_once()
-    }
-
-    /// Begins to wait for the store. The error of a call that is refused before.
-    #[cold]
-    fn start(&mut self) -> Option<Error> {
-        let State::Asked(mut call) = core::mem::replace(&mut self.state, State::Answered) else {
-            return None;
-        };
-        match call.in_doubt() {
-            Ok(hold) => self.in_doubt = hold.map(Box::new),
-            Err(error) => return Some(error),
-        }
-        self.state = State::Waiting(Box::pin(call.wait()));
-        None
     }
 
     /// The hold that the store may have placed without an answer: while the call waits, and after
@@ -125,7 +133,7 @@ impl<'l, C: Call + 'l> Pending<'l, C> {
     }
 }
 
-impl<'l, C: InMemory + 'l> Pending<'l, C> {
+impl<C: InMemory, F: Future<Output = Result<C::Answer, Error>>> Pending<'_, C, F> {
     /// The answer of a store in memory, which never waits.
     ///
     /// # Errors
@@ -133,45 +141,53 @@ impl<'l, C: InMemory + 'l> Pending<'l, C> {
     #[inline(always)]
     pub fn now(self) -> Result<C::Answer, Error> {
         match self.state {
-            State::Asked(call) => call.in_memory(),
-            State::Waiting(answering) => poll_once(answering),
+            State::Asked { call } => call.in_memory(),
+            State::Waiting { future } => poll_once(future),
             State::Answered => Err(not_now()),
         }
     }
 }
 
-impl<'l, C: Call + 'l> Future for Pending<'l, C> {
+impl<C: Call, F: Future<Output = Result<C::Answer, Error>>> Future for Pending<'_, C, F> {
     type Output = Result<C::Answer, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        if let State::Asked(call) = &mut this.state {
+        let mut this = self.project();
+        if let StateNow::Asked { call } = this.state.as_mut().project() {
             if let Some(answer) = call.at_once() {
-                this.state = State::Answered;
+                this.state.set(State::Answered);
                 return Poll::Ready(answer);
             }
-            if let Some(error) = this.start() {
-                return Poll::Ready(Err(error));
+            match call.in_doubt() {
+                Ok(hold) => *this.in_doubt = hold.map(Box::new),
+                Err(error) => {
+                    this.state.set(State::Answered);
+                    return Poll::Ready(Err(error));
+                }
+            }
+            if let StateBefore::Asked { call } =
+                this.state.as_mut().project_replace(State::Answered)
+            {
+                this.state.set(State::Waiting { future: (this.wait)(call) });
             }
         }
-        let State::Waiting(answering) = &mut this.state else { return Poll::Pending };
-        let Poll::Ready(answer) = answering.as_mut().poll(context) else { return Poll::Pending };
-        this.state = State::Answered;
+        let StateNow::Waiting { future } = this.state.as_mut().project() else {
+            return Poll::Pending;
+        };
+        let Poll::Ready(answer) = future.poll(context) else { return Poll::Pending };
+        this.state.set(State::Answered);
         if !answer.as_ref().is_err_and(is_in_doubt) {
-            this.in_doubt = None;
+            *this.in_doubt = None;
         }
         Poll::Ready(answer)
     }
 }
 
-// Nothing in it is pinned in place: a waiting future is boxed.
-impl<C: Call> Unpin for Pending<'_, C> {}
-
-impl<C: Call> fmt::Debug for Pending<'_, C> {
+impl<C: Call, F> fmt::Debug for Pending<'_, C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
-            State::Asked(_) => "asked",
-            State::Waiting(_) => "waiting",
+            State::Asked { .. } => "asked",
+            State::Waiting { .. } => "waiting",
             State::Answered => "answered",
         };
         f.debug_struct("Pending").field("state", &state).finish_non_exhaustive()
@@ -195,15 +211,16 @@ fn not_now() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use core::pin::pin;
     use core::task::Waker;
     use core::time::Duration;
 
     use super::*;
     use crate::{Ask, HoldKind, Limiter};
 
-    fn poll<'l, C: Call + 'l>(pending: &mut Pending<'l, C>) -> Option<Result<C::Answer, Error>> {
+    fn poll<F: Future>(pending: Pin<&mut F>) -> Option<F::Output> {
         let mut context = Context::from_waker(Waker::noop());
-        match Pin::new(pending).poll(&mut context) {
+        match pending.poll(&mut context) {
             Poll::Ready(answer) => Some(answer),
             Poll::Pending => None,
         }
@@ -213,12 +230,14 @@ mod tests {
     fn nothing_is_asked_until_it_is_polled_and_nothing_afterwards() {
         let limiter = Limiter::memory("5/h".parse().unwrap());
         drop(limiter.check("ann"));
-        let mut pending = limiter.check("ann");
+        let mut pending = pin!(limiter.check("ann"));
         assert_eq!(format!("{pending:?}"), r#"Pending { state: "asked", .. }"#);
-        assert_eq!(poll(&mut pending).unwrap().unwrap().remaining(), 4);
-        assert!(poll(&mut pending).is_none());
-        assert!(matches!(pending.now(), Err(Error::Store(why)) if why.is_ambiguous()));
-        assert_eq!(limiter.check(Ask::new("ann").peek()).now().unwrap().remaining(), 4);
+        assert_eq!(poll(pending.as_mut()).unwrap().unwrap().remaining(), 4);
+        assert!(poll(pending).is_none());
+        let mut boxed = limiter.hold(Ask::new("ann").reserve(Duration::from_secs(9)));
+        assert!(poll(Pin::new(&mut boxed)).unwrap().is_ok());
+        assert!(matches!(boxed.now(), Err(Error::Store(why)) if why.is_ambiguous()));
+        assert_eq!(limiter.check(Ask::new("ann").peek()).now().unwrap().remaining(), 3);
     }
 
     #[test]
@@ -226,18 +245,18 @@ mod tests {
         let limiter = Limiter::memory("9/h, 3 at once".parse().unwrap());
         let slot = || limiter.hold(Ask::new("ann").acquire());
         let one = slot().now().unwrap().hold.unwrap();
-        let two = poll(&mut slot()).unwrap().unwrap().hold.unwrap();
+        let two = poll(pin!(slot())).unwrap().unwrap().hold.unwrap();
         let ask = || Ask::new("ann").cost(2).reserve(Duration::from_secs(9));
         let three = limiter.hold(ask()).now().unwrap().hold.unwrap();
         assert!(slot().now().unwrap().hold.is_none());
         assert!(limiter.release(&one).now().unwrap());
-        assert!(poll(&mut limiter.release(&two)).unwrap().unwrap());
+        assert!(poll(pin!(limiter.release(&two))).unwrap().unwrap());
         assert_eq!(limiter.commit(&three, 1).now().unwrap().actual, 1);
         assert_eq!(limiter.charge(Ask::new("ann")).now().unwrap()[0].remaining, 5);
         assert_eq!(limiter.admin().adjust("ann", 2).now().unwrap()[0], 2);
         assert!(limiter.admin().inspect("ann").now().unwrap().is_some());
         assert!(limiter.admin().reset("ann").now().unwrap());
-        assert!(!poll(&mut limiter.admin().reset("ann")).unwrap().unwrap());
+        assert!(!poll(pin!(limiter.admin().reset("ann"))).unwrap().unwrap());
     }
 
     #[test]
