@@ -87,7 +87,7 @@ impl Policies {
         let mut lists = |list: &str| {
             Err(Unlisted {
                 what: format!(
-                    "`{list}` must be beside a policy file, and this text is not from one"
+                    "`{list}` must be beside a policy file, but this text was not read from a file"
                 ),
                 remedy: "read the policies with `Policies::load`, or write the networks here",
             })

@@ -165,10 +165,11 @@ fn nodes_in_real_time_hold_leases_and_go_on_by_their_shares() {
     let case = &json["cases"][0];
     let (nodes, limit) = (&case["nodes"], &case["limits"][0]);
     assert_eq!(limit["holds"], true, "{limit}");
-    // How many more depends on how busy the machine is.
+    // How many more than one depends on how busy the machine is; the counts below hold beside eight
+    // busy processes with a wide margin.
     assert!(nodes["per_question"].as_f64().unwrap() > 1.0, "{nodes}");
     let number = |name: &str| nodes[name].as_u64().unwrap();
-    assert!(number("by_lease") > 0 && number("by_local_share") > 0, "{nodes}");
+    assert!(number("by_lease") > 100 && number("by_local_share") > 20, "{nodes}");
     let decided = ["by_store", "by_lease", "by_deny_cache", "by_local_share", "by_failure_rule"];
     assert_eq!(decided.map(number).iter().sum::<u64>(), case["attempts"], "{nodes}");
     assert_eq!(case["live"]["failed"], 0, "the rule answered for the store");

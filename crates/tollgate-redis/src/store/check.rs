@@ -41,6 +41,7 @@ impl RedisStore {
     /// The rare case is boxed, here and in the called functions: the futures around a check hold
     /// its future and move it, and most would copy kilobytes that they never use.
     pub(super) async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        // The slots move into the box: otherwise each check would keep room for them.
         let across = self
             .slots_of_question(question)
             .map(|slots| Box::pin(async move { self.check_across(question, &slots).await }));
