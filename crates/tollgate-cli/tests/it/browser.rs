@@ -114,14 +114,21 @@ impl Browser {
         self.evaluate(script).unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Runs a script that only waits, while the page may give way to another one: then it waits
-    /// there.
-    pub(crate) fn run_in_next_page(&mut self, script: &str) {
+    /// Runs a script that makes the page give way to the next one, and waits until that one is
+    /// loaded and this condition holds there. The old page is marked: it goes on for a while, and
+    /// the condition may hold there, too.
+    pub(crate) fn run_to_next_page(&mut self, script: &str, condition: &str) {
+        // The answer comes before the page gives way.
+        self.run(&format!("window.isOld = true; setTimeout(() => {{ {script} }})"));
+        let wait = format!(
+            "await until(() => !window.isOld && document.readyState === \"complete\" && \
+             ({condition}))"
+        );
         let until = Instant::now() + LONG;
-        while let Err(error) = self.evaluate(script) {
+        while let Err(error) = self.evaluate(&wait) {
             let gone = ["navigated or closed", "context was destroyed", "Cannot find context"];
             let is_gone = gone.iter().any(|says| error.contains(says));
-            assert!(is_gone && Instant::now() < until, "{script}: {error}");
+            assert!(is_gone && Instant::now() < until, "{wait}: {error}");
         }
     }
 

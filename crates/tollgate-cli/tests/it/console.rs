@@ -391,10 +391,9 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
     }
     assert_ne!(papers[0], papers[1], "the night is dark");
     assert_eq!(papers[..2], papers[2..]);
-    // And so is the page before it: the form for the token. The answer comes before the page gives
-    // way.
-    browser.run("setTimeout(() => get(\"leave\").click())");
-    browser.run_in_next_page("await until(() => document.activeElement === get(\"token\"))");
+    // And so is the page before it: the form for the token.
+    let has_focus = "document.activeElement === get(\"token\")";
+    browser.run_to_next_page("get(\"leave\").click()", has_focus);
     for is_dark in [false, true] {
         browser.look(Screen { width: 390, is_dark });
         let found = browser.run(
