@@ -47,9 +47,9 @@ impl Decision {
         self.0.remaining()
     }
 
-    /// The unit of `limit` and `remaining`: "requests" or "slots".
+    /// The unit of `limit` and `remaining`, such as "requests".
     #[getter]
-    fn unit(&self) -> &'static str {
+    fn unit(&self) -> &str {
         self.0.unit().name()
     }
 
@@ -128,8 +128,8 @@ pub(crate) struct LimitReport {
     capacity: u64,
     /// The largest cost that it would admit now.
     remaining: u64,
-    /// The unit of `capacity` and `remaining`: `requests` or `slots`.
-    unit: &'static str,
+    /// The unit of `capacity` and `remaining`, such as `requests`.
+    unit: String,
     /// The seconds until it admits the cost: 0.0 for now, None for never.
     retry_after: Option<f64>,
     /// The seconds until it is fresh.
@@ -150,7 +150,7 @@ impl LimitReport {
             limit: report.limit.to_owned(),
             capacity: report.capacity,
             remaining: report.remaining,
-            unit: report.unit,
+            unit: report.unit.to_owned(),
             retry_after: report.retry_after.map(|wait| seconds(wait.0)),
             reset_after: seconds(report.reset_after.0),
             admits: report.admits,

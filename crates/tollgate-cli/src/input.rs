@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tollgate::{Limit, LimitSet, MAX_COST, ParseError, Period, Strategy, Subject};
+use tollgate::{Cost, Limit, LimitSet, MAX_COST, ParseError, Period, Strategy, Subject};
 
 /// The longest argument that an error quotes, in characters.
 const SHOWN_CHARS: usize = 60;
+
+/// The cost of a check: a number of requests, or an amount of each unit.
+pub(crate) fn costs(text: &str, peeks: bool) -> Result<Cost> {
+    if text.contains('=') { Ok(text.parse()?) } else { Ok(cost(text, peeks)?.into()) }
+}
 
 /// The units of a check: an integer from 1 to 2^40.
 pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {

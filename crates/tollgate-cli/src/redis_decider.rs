@@ -229,7 +229,7 @@ impl CurrentCase {
     async fn ask(&self, event: Event) -> Result<Verdict, Error> {
         let client = event.client.index().to_string();
         let Some(ask) = ask(&self.parts, &client) else { return Err(Error::Stopped) };
-        let ask = ask.cost(event.cost.into());
+        let ask = ask.cost(u64::from(event.cost));
         Ok(Verdict::from_decision(&self.limiter.check(ask).await?))
     }
 }

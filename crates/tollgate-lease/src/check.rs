@@ -183,7 +183,8 @@ impl<S: Store> Leased<S> {
         question: &Question<'_>,
         part: Counted<'_>,
     ) -> Result<Outcome, StoreError> {
-        let Question { cost, mode, deadline, .. } = *question;
+        let Question { mode, deadline, .. } = *question;
+        let cost = question.cost.first();
         let Some(lease) = part.limits.lease() else { return self.ask(question).await };
         // A part of a larger cost is granted by the store, which knows all that remains.
         if mode.is_partial() && cost > 1 {
@@ -221,7 +222,8 @@ impl<S: Store> Leased<S> {
         &self,
         question: &Question<'_>,
     ) -> Result<Outcome, StoreError> {
-        let Question { cost, deadline, .. } = *question;
+        let Question { deadline, .. } = *question;
+        let cost = question.cost.first();
         let mut aside = SetAside { leased: self, cost, spent: SmallVec::new() };
         let mut rest: SmallVec<[Counted<'_>; 1]> = SmallVec::new();
         for (place, part) in question.parts.iter().enumerate() {

@@ -269,7 +269,8 @@ impl<S: Store> Leased<S> {
 
     /// Asks the store, unless it has denied the same just now.
     pub(crate) async fn ask(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let Question { cost, mode, .. } = *question;
+        let Question { mode, .. } = *question;
+        let cost = question.cost.first();
         if let Some(denied) = self.denial(question.parts, cost, mode) {
             return Ok(denied);
         }

@@ -36,13 +36,13 @@ impl<S: Store> Leased<S> {
         for (receipt, store_now_us) in receipts {
             let counts = engine::receipt_until_us(&receipt) > store_now_us;
             let given = match counts {
-                true => self.refund_at_store(&receipt, receipt.cost).await.ok(),
+                true => self.refund_at_store(&receipt, receipt.units()).await.ok(),
                 false => None,
             };
             let units = given.and_then(|refund| refund.given.into_iter().min()).unwrap_or(0);
             returned += units;
             add(&self.0.counts.returned, units);
-            add(&self.0.counts.wasted, receipt.cost.saturating_sub(units));
+            add(&self.0.counts.wasted, receipt.units().saturating_sub(units));
         }
         returned
     }
@@ -69,7 +69,7 @@ impl<S: Store> Leased<S> {
     ) -> Result<Refund, StoreError> {
         let limits = receipt.charges.iter().map(|charges| charges.limits.limits().len()).sum();
         let before = self.0.marks.given_back(receipt.number);
-        let left = receipt.cost.saturating_sub(before);
+        let left = receipt.units().saturating_sub(before);
         if left == 0 {
             return Ok(Refund::already(limits));
         }

@@ -47,6 +47,9 @@ impl<S: Store> Leased<S> {
             return None;
         };
         let mode @ (Mode::Whole | Mode::Peek) = question.mode else { return None };
+        let Some(cost) = cost.plain() else {
+            return self.0.store.perform_now(&Check::new(question));
+        };
         let known = match counted.limits.lease() {
             Some(_) => self.leased_answer(counted, cost, mode),
             None => self.denial(question.parts, cost, mode),
@@ -99,11 +102,12 @@ impl<S: Store> Operations for Leased<S> {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let Question { parts, cost, mode, request, .. } = *question;
         // A retry under a request id has to meet the store's memory of it, and holds are the
-        // store's to keep.
-        if request.is_some() || question.is_about_holds() {
+        // store's to keep. Of other units than requests nothing is leased.
+        let leasable = cost.plain().filter(|_| request.is_none() && !question.is_about_holds());
+        let Some(cost) = leasable else {
             add(&self.0.counts.asked, 1);
             return self.0.store.perform(&Check::new(question)).await;
-        }
+        };
         let is_leased = parts.iter().any(|part| part.limits.lease().is_some());
         if !is_leased {
             return self.ask(question).await;

@@ -218,6 +218,7 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
     if let Some(most) = most {
         quota.debt = Some(most.checked_sub(number(0)?)?);
     }
+    quota.unit = limit.quota().unit;
     let was = Limit::new(quota, *strategy).ok()?;
     Some(match limit.name() {
         Some(name) => was.named(name).ok()?,

@@ -51,7 +51,8 @@ fn charged(limits: &LimitSet, charges: &str) -> VecStates {
         let now = Time::from_micros(at.parse().unwrap());
         let mut parts = [Part::new(limits, &mut held)];
         let outcome =
-            engine::decide(&mut parts, now, cost.parse().unwrap(), Mode::Whole, None).unwrap();
+            engine::decide(&mut parts, now, cost.parse::<u64>().unwrap().into(), Mode::Whole, None)
+                .unwrap();
         assert!(outcome.granted > 0, "{limits}: {charge}");
     }
     held
@@ -157,7 +158,7 @@ proptest::proptest! {
                     let _ = engine::fresh_at_us(&was, &mut held);
                     let _ = engine::migrate(&limits, &mut new, &was, &mut held, now);
                     let mut parts = [Part::new(&was, &mut held)];
-                    let _ = engine::decide(&mut parts, now, 3, Mode::Whole, None).unwrap();
+                    let _ = engine::decide(&mut parts, now, 3.into(), Mode::Whole, None).unwrap();
                 }
             }
         }

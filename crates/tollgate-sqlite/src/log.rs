@@ -376,16 +376,21 @@ mod tests {
         let conn = file(dir.path());
         let location = FaultLocation { path: dir.path(), deadline: Duration::ZERO };
         let header = LogHeader { log: 1, end: EVENTS, top: EVENTS, ..LogHeader::default() };
-        let check = |limits: &str, now_us, cost| {
+        let check = |limits: &str, now_us, cost: u64| {
             let cache = std::cell::RefCell::new(Cache::with_sweep_debt(0));
             let context = Context::new(&conn, location, Time::from_micros(now_us), &cache);
             let limits: LimitSet = limits.parse().expect("limits");
             let log = SqlLog::new(&context, "ann", header);
             let mut own = StoredState { logs: vec![log], ..StoredState::default() };
             conn.execute_batch("BEGIN").expect("begun");
-            let outcome =
-                decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole, None)
-                    .unwrap();
+            let outcome = decide(
+                &mut [Part::new(&limits, &mut own)],
+                context.now(),
+                cost.into(),
+                Mode::Whole,
+                None,
+            )
+            .unwrap();
             context.checked().expect("no fault");
             conn.execute_batch("ROLLBACK").expect("undone");
             (outcome, read(&own.logs[0]))
@@ -422,9 +427,15 @@ mod tests {
         let context = Context::new(&conn, location, Time::from_micros(EVENTS + 700_000), &cache);
         let log = SqlLog::new(&context, "ann", header);
         let mut own = StoredState { logs: vec![log], ..StoredState::default() };
-        let mut check = |cost| {
-            decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole, None)
-                .unwrap()
+        let mut check = |cost: u64| {
+            decide(
+                &mut [Part::new(&limits, &mut own)],
+                context.now(),
+                cost.into(),
+                Mode::Whole,
+                None,
+            )
+            .unwrap()
         };
         // 700,000 events have left the window; the totals of the rest wrap around.
         let outcome = check(700_001);

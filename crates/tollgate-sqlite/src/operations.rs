@@ -158,7 +158,7 @@ pub(crate) fn refund(
     let number = receipt.number.cast_signed();
     let sql = "SELECT units FROM spent WHERE number = ?1";
     let before = cx.first(sql, [number], |row| row.get::<_, i64>(0))?.unwrap_or_default();
-    let portion = Portion::part(receipt.cost, before.cast_unsigned(), units);
+    let portion = Portion::part(receipt.units(), before.cast_unsigned(), units);
     if portion.is_nothing() {
         return Ok(Refund::already(receipt.charges.iter().map(|c| c.limits.limits().len()).sum()));
     }
@@ -173,6 +173,7 @@ pub(crate) fn refund(
         }
         let held = end_holds(cx, &mut found);
         let (is, now) = (found.limits().clone(), cx.now());
+        let portion = (receipt.cost.amounts(), portion);
         given.extend(engine::refund(&is, &mut found, &held, limits, at_us, portion, now));
         found.save()?;
     }

@@ -13,7 +13,7 @@ use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Charged, Counted, Facts, Hold, HoldTerms, Inspection, Keeps, LimitSet, Notice, Notices,
+    Charged, Cost, Counted, Facts, Hold, HoldTerms, Inspection, Keeps, LimitSet, Notice, Notices,
     Question, Receipt, Refund, RequestId, Settled, Store, StoreError, Subject, Time,
 };
 
@@ -299,7 +299,7 @@ fn worker_ended() -> StoreError {
 /// An owned copy of a question, for another thread.
 struct OwnedQuestion {
     parts: Vec<(Subject, LimitSet)>,
-    cost: u64,
+    cost: Cost,
     mode: tollgate::engine::Mode,
     deadline: Option<Duration>,
     receipts: u64,
@@ -313,7 +313,8 @@ struct OwnedQuestion {
 impl OwnedQuestion {
     fn new(question: &Question<'_>) -> Self {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
-        let Question { cost, mode, deadline, receipts, .. } = *question;
+        let Question { mode, deadline, receipts, .. } = *question;
+        let cost = question.cost.into();
         let hold = question.hold.copied();
         let request = question.request.map(|id| (id.text().into(), id.with_text("")));
         let (parts, queued_at) = (parts.collect(), Instant::now());
@@ -322,7 +323,8 @@ impl OwnedQuestion {
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts: Vec<Counted<'_>> = self.parts.iter().map(borrowed).collect();
-        let mut question = Question::new(&parts, self.cost, self.mode).with_receipts(self.receipts);
+        let mut question =
+            Question::new(&parts, &self.cost, self.mode).with_receipts(self.receipts);
         question.hold = self.hold.as_ref();
         question.request = self.request.as_ref().map(|(text, id)| id.with_text(text));
         question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
+use crate::cost::{Amounts, Cost};
 use crate::decision::Named;
 use crate::error::ParseError;
 use crate::hold::{HoldKind, HoldName, Patience, Reserve};
@@ -20,7 +21,7 @@ mod terms;
 
 pub(crate) use question::text_of;
 pub use refused::MAX_PARTS;
-pub(crate) use refused::{check_cost, check_parts, check_shard};
+pub(crate) use refused::{check_cost, check_parts, check_shard, plain_limits};
 pub use request::{MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId};
 pub use subject_text::SubjectText;
 pub(crate) use terms::{check_ttl, counts_of, shortest_slots, ttl_us};
@@ -47,7 +48,7 @@ pub struct Ask<'a> {
     pub(crate) first: Option<AskPart<'a>>,
     /// The parts after the first. An empty vector does not allocate.
     pub(crate) more: Vec<AskPart<'a>>,
-    pub(crate) cost: u64,
+    pub(crate) cost: Cost,
     pub(crate) partial: bool,
     /// Boxed, since few asks have one, and futures hold several copies of an ask.
     pub(crate) shard: Option<Box<Cow<'a, str>>>,
@@ -132,11 +133,11 @@ impl<'a> Ask<'a> {
 
     /// An ask of cost 1 without subjects.
     #[inline]
-    pub(crate) const fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             first: None,
             more: Vec::new(),
-            cost: 1,
+            cost: Cost::from(1),
             partial: false,
             shard: None,
             name: None,
@@ -148,10 +149,12 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Sets the cost in units, from 1 to [`MAX_COST`](crate::MAX_COST). The default is 1.
+    /// Sets the cost: requests from 1 to [`MAX_COST`](crate::MAX_COST), or a [`Cost`] of several
+    /// units. The default is 1 request.
     #[must_use]
-    pub fn cost(self, cost: u64) -> Self {
-        Self { cost, ..self }
+    #[inline(always)]
+    pub fn cost(self, cost: impl Into<Cost>) -> Self {
+        Self { cost: cost.into(), ..self }
     }
 
     /// Sets `limits` for every subject so far that has no limits, as a plan does.
@@ -314,10 +317,10 @@ impl<'a> Ask<'a> {
         self.request
     }
 
-    /// The cost in units.
+    /// The cost.
     #[must_use]
-    pub fn units(&self) -> u64 {
-        self.cost
+    pub fn amounts(&self) -> Amounts<'_> {
+        self.cost.amounts()
     }
 
     /// True when as much of the cost is charged as remains.

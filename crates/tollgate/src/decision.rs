@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
+use crate::cost::{Amounts, Units};
 use crate::engine::{Carried, Fields, Outcome, Single, is_until_hold};
 use crate::limit::{Limit, LimitSet, Unit};
 use crate::strategy::NEVER_US;
@@ -139,6 +140,8 @@ struct More {
     fields: Vec<Fields>,
     shard: Option<Box<str>>,
     shared: bool,
+    /// The units of a cost that is not plain.
+    units: Option<Box<Units>>,
     /// True for subjects on several servers.
     is_split: bool,
     /// True for the answer to an earlier check under the same request id.
@@ -200,6 +203,22 @@ impl<'l> Decision<'l> {
         }
     }
 
+    /// The same decision about a cost of these units.
+    #[inline]
+    pub(crate) fn with_units(mut self, units: Option<Box<Units>>) -> Self {
+        if units.is_some() {
+            self.more.get_or_insert_default().units = units;
+        }
+        self
+    }
+
+    /// The amounts that were admitted. On a denial that of the first unit is 0.
+    #[must_use]
+    pub fn amounts(&self) -> Amounts<'_> {
+        let units = self.more.as_deref().and_then(|more| more.units.as_deref());
+        Amounts { amount: self.granted, units }
+    }
+
     /// Every subject with its limits.
     fn parts(&self) -> impl Iterator<Item = (&str, &LimitSet)> {
         let more = self.more.as_deref().into_iter();
@@ -243,7 +262,8 @@ impl<'l> Decision<'l> {
         self.verdict() == Verdict::Never
     }
 
-    /// The units admitted: the cost, or less for a partial ask; 0 on a denial.
+    /// The requests admitted: the cost, or less for a partial ask; 0 on a denial. For a cost
+    /// without requests, it is the amount of its first unit.
     #[must_use]
     pub fn granted(&self) -> u64 {
         self.granted
@@ -273,14 +293,19 @@ impl<'l> Decision<'l> {
         if self.limits == 1 {
             return self.numbers[0].remaining;
         }
-        if self.is_allowed() {
+        if self.is_allowed() && self.is_plain() {
             // The binding limit has the smallest.
             return self.fields().map(|fields| fields.remaining).min().unwrap_or(0);
         }
         self.remaining_of_unit()
     }
 
-    /// Slots and requests have no least number together: of the binding limit's kind, and of bans.
+    /// Whether no limit counts a unit of its own.
+    fn is_plain(&self) -> bool {
+        self.parts().all(|(_, limits)| limits.is_plain())
+    }
+
+    /// Different units, and slots, have no least number together: of the binding limit's kind, and of bans.
     #[inline(never)]
     fn remaining_of_unit(&self) -> u64 {
         let unit = self.unit();
@@ -298,7 +323,7 @@ impl<'l> Decision<'l> {
 
     /// The unit of [`Decision::limit`] and [`Decision::remaining`].
     #[must_use]
-    pub fn unit(&self) -> Unit {
+    pub fn unit(&self) -> &Unit {
         self.measure().unit()
     }
 
@@ -319,7 +344,8 @@ impl<'l> Decision<'l> {
     }
 
     /// The binding limit: on a denial the one with the longest wait, on an Allow the one with the
-    /// least remaining. Ties go to the first declared.
+    /// least remaining. Of several units it is the one that has room for the fewest more such
+    /// checks. Ties go to the first declared.
     #[must_use]
     #[inline]
     pub fn binding(&self) -> Report<'_> {
@@ -344,6 +370,9 @@ impl<'l> Decision<'l> {
 
     #[inline(never)]
     fn binding_of_all(&self) -> usize {
+        if self.is_allowed() && !self.is_plain() {
+            return self.binding_of_units();
+        }
         let mut best = (0, self.field(0));
         for (index, field) in self.fields().enumerate().skip(1) {
             let better = if self.is_allowed() {
@@ -357,6 +386,18 @@ impl<'l> Decision<'l> {
             }
         }
         best.0
+    }
+
+    /// The limit that has room for the fewest more such checks. One of which the cost takes nothing
+    /// has room for any number.
+    fn binding_of_units(&self) -> usize {
+        let amounts = self.amounts();
+        let room = |report: Report<'_>| match report.limit().has_capacity() {
+            true => report.remaining().checked_div(amounts.of(report.limit().unit())),
+            false => None,
+        };
+        let each = self.reports().map(|report| room(report).unwrap_or(u64::MAX));
+        each.enumerate().min_by_key(|(_, room)| *room).map_or(0, |(place, _)| place)
     }
 
     /// The report of every limit, in the order of the subjects and of their limits.
@@ -400,7 +441,7 @@ impl<'l> Decision<'l> {
         Some(Receipt {
             store: self.store,
             number: self.receipt,
-            cost: self.granted,
+            cost: self.amounts().into(),
             at: self.now,
             charges,
             shard: self.more.as_deref().and_then(|more| more.shard.as_deref()).map(str::to_owned),

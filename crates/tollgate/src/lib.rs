@@ -44,6 +44,7 @@ mod around;
 mod ask;
 mod at_once;
 mod clock;
+mod cost;
 mod decision;
 pub mod engine;
 mod error;
@@ -71,6 +72,7 @@ pub use around::Around;
 pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText};
 pub use at_once::at_once;
 pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
+pub use cost::{Amounts, Cost, MAX_COST_UNITS};
 pub use decision::{Authority, Charges, Decision, Receipt, ReceiptPart, Refund, Report, Verdict};
 pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
@@ -82,8 +84,8 @@ pub use inspection::{Inspection, MAX_SHOWN_HOLDS};
 pub use ipv4::ipv4_text;
 pub use limit::{
     Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitKind, LimitSet, MAX_BARE_UNITS,
-    MAX_COST, MAX_LIMITS, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share,
-    Unit,
+    MAX_COST, MAX_LIMITS, MAX_UNIT_BYTES, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill,
+    Rounding, Share, Unit,
 };
 pub use limiter::{Admin, Guard, Limiter, Pending, Waiting, call};
 #[cfg(feature = "tokio")]

@@ -13,8 +13,9 @@ mod name;
 mod quota;
 mod set;
 mod share;
+mod unit;
 
-pub use kind::{LimitKind, Unit};
+pub use kind::LimitKind;
 pub(crate) use lease::LeasePart;
 pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
 pub use meaning::Meaning;
@@ -23,6 +24,7 @@ pub use quota::{Anchor, BanLength, MAX_COST, MAX_UNITS, Quota, Refill, Rounding}
 pub(crate) use quota::{Element, QuotaError};
 pub use set::{LimitSet, Place};
 pub use share::Share;
+pub use unit::{MAX_UNIT_BYTES, Unit};
 
 /// The most limits in one set.
 pub const MAX_LIMITS: usize = 32;
@@ -30,7 +32,8 @@ pub const MAX_LIMITS: usize = 32;
 /// The largest bare quota (without `via`) that defaults to `sliding_log`, in units.
 pub const MAX_BARE_UNITS: u64 = 1_000;
 
-/// A quota under a strategy. Its identity is its name, or else its strategy and window.
+/// A quota under a strategy. Its identity is its name, or else its strategy and window, and its
+/// unit.
 ///
 /// ```
 /// use tollgate::Limit;
@@ -89,8 +92,7 @@ impl Limit {
             // Other numbers keep the count.
             LimitKind::Slots | LimitKind::Ban => strategy.name().to_owned(),
         };
-        let mut identity = name.clone().unwrap_or_else(own);
-        identity.shrink_to_fit();
+        let identity = with_unit(name.clone().unwrap_or_else(own), &quota);
         let full_text = full_text(name.as_deref(), &quota, strategy);
         Ok(Self { name, quota, strategy, identity, full_text, step, most })
     }
@@ -103,7 +105,8 @@ impl Limit {
     pub fn named(self, name: &str) -> Result<Self, ParseError> {
         check_name(name, name, 0..name.len())?;
         let full_text = full_text(Some(name), &self.quota, self.strategy);
-        Ok(Self { identity: name.to_owned(), name: Some(name.to_owned()), full_text, ..self })
+        let identity = with_unit(name.to_owned(), &self.quota);
+        Ok(Self { identity, name: Some(name.to_owned()), full_text, ..self })
     }
 
     /// The full text, with every default written out. It parses to an equal limit.
@@ -112,10 +115,16 @@ impl Limit {
         &self.full_text
     }
 
-    /// The identity of its counts: the name, or else the strategy and the window.
+    /// The identity of its counts: the name, or else the strategy and the window. A unit other
+    /// than requests follows behind `/`.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// Whether both cannot be in one set: they have one identity, or one name.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.identity == other.identity || self.name.is_some() && self.name == other.name
     }
 
     /// The name, if it has one.
@@ -150,12 +159,13 @@ impl Limit {
         self.strategy.kind()
     }
 
-    /// The unit of its capacity.
+    /// The unit that it counts, which is part of its identity.
     #[must_use]
-    pub fn unit(&self) -> Unit {
+    #[inline]
+    pub fn unit(&self) -> &Unit {
         match self.kind() {
-            LimitKind::Rate | LimitKind::Ban => Unit::Requests,
-            LimitKind::Slots => Unit::Slots,
+            LimitKind::Rate | LimitKind::Ban => &self.quota.unit,
+            LimitKind::Slots => &Unit::SLOTS,
         }
     }
 
@@ -248,6 +258,16 @@ impl Limit {
     }
 }
 
+/// An identity with the unit of its quota. Neither a name nor a strategy with a window contains
+/// another `/` and a letter.
+fn with_unit(mut identity: String, quota: &Quota) -> String {
+    if quota.unit != Unit::REQUESTS {
+        identity = format!("{identity}/{}", quota.unit);
+    }
+    identity.shrink_to_fit();
+    identity
+}
+
 /// Rejects an option that the strategy does not have, rather than ignore it.
 fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), QuotaError> {
     let given = [
@@ -335,6 +355,9 @@ fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
 
 fn rate_text(quota: &Quota, strategy: Strategy) -> String {
     let mut text = format!("{}/{:#}", quota.units, quota.period);
+    if quota.unit != Unit::REQUESTS {
+        text += &format!(" of {}", quota.unit);
+    }
     if let Some(burst) = quota.burst {
         text += &format!(" burst {burst}");
     }

@@ -1,4 +1,4 @@
-//! The notation of limits: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R] [anchor A]
+//! The notation of limits: `[NAME:] N/D [of UNIT] [burst B] [precision P] [rounding R] [refill R] [anchor A]
 //! [debt M] [via STRATEGY] [lease L]`, `[NAME:] N at once [hold D]` or `[NAME:] ban D after N
 //! denials in D [up to D]`, joined by `,` or `;`.
 
@@ -30,7 +30,8 @@ use reader::{LEASE, Reader, SHAPE, Token};
 const MAX_TEXT_BYTES: usize = 8_192;
 
 /// The options of the notation, and the values that they take.
-const OPTIONS: [(&str, &str); 8] = [
+const OPTIONS: [(&str, &str); 9] = [
+    ("of", "a unit, as in `of tokens`"),
     ("burst", "a whole number, as in `burst 200`"),
     ("precision", "a duration, as in `precision 60s`"),
     ("rounding", "conservative, interpolate or truncate"),
@@ -68,7 +69,7 @@ fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitSet, ParseEr
             ));
         }
         lease = lease.or(written);
-        if limits.iter().any(|earlier| earlier.identity() == limit.identity()) {
+        if limits.iter().any(|earlier| earlier.is_same(&limit)) {
             let blanks = part.len() - part.trim_start().len();
             return Err(ParseError::at(
                 text,
@@ -311,6 +312,7 @@ impl<'a> Reader<'a> {
             )
         };
         match option {
+            "of" => quota.unit = self.unit(value)?,
             "burst" => {
                 quota.burst = Some(self.number(value.text, value.span(), "a burst")?);
                 spans.burst = Some(value.span());
@@ -403,7 +405,9 @@ impl<'a> Reader<'a> {
                 );
             }
             (Some((strategy, _)), None) | (None, Some(strategy)) => strategy,
-            (None, None) if quota.units > MAX_BARE_UNITS && given.is_empty() => {
+            (None, None)
+                if quota.units > MAX_BARE_UNITS && given.iter().all(|word| word.text == "of") =>
+            {
                 return self.fail(
                     spans.units.start..spans.period.end,
                     format!(
@@ -415,7 +419,7 @@ impl<'a> Reader<'a> {
             }
             (None, None) => Strategy::SlidingLog,
         };
-        for word in given.iter().filter(|word| word.text != "via") {
+        for word in given.iter().filter(|word| !["via", "of"].contains(&word.text)) {
             if !strategy.options().contains(&word.text) {
                 let takers: Vec<_> = Strategy::RATES
                     .iter()

@@ -5,6 +5,7 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use crate::ask::RequestId;
+use crate::cost::Amounts;
 use crate::engine::{Fingerprint, Mode};
 use crate::error::StoreError;
 use crate::hold::HoldTerms;
@@ -49,8 +50,8 @@ pub(crate) type Parts<'a> = SmallVec<[Counted<'a>; 1]>;
 pub struct Question<'a> {
     /// The subjects and their limits. No two parts are the same count.
     pub parts: &'a [Counted<'a>],
-    /// The cost in units, from 1 to 2^40.
-    pub cost: u64,
+    /// The cost: amounts from 1 to 2^40.
+    pub cost: Amounts<'a>,
     /// All or nothing, partial, or a peek.
     pub mode: Mode,
     /// The id under which the caller may retry without a second charge, beside the count of the
@@ -70,7 +71,8 @@ impl<'a> Question<'a> {
     /// Creates a question without a request id and a deadline.
     #[must_use]
     #[inline]
-    pub const fn new(parts: &'a [Counted<'a>], cost: u64, mode: Mode) -> Self {
+    pub fn new(parts: &'a [Counted<'a>], cost: impl Into<Amounts<'a>>, mode: Mode) -> Self {
+        let cost = cost.into();
         Self { parts, cost, mode, request: None, deadline: None, receipts: 1, hold: None }
     }
 
@@ -79,11 +81,23 @@ impl<'a> Question<'a> {
     /// # Errors
     /// A check of limits from which only holds take: the first such set.
     #[inline]
-    pub fn of_check(parts: &'a [Counted<'a>], cost: u64, mode: Mode) -> Result<Self, &'a LimitSet> {
+    pub fn of_check(
+        parts: &'a [Counted<'a>],
+        cost: impl Into<Amounts<'a>>,
+        mode: Mode,
+    ) -> Result<Self, &'a LimitSet> {
         match parts.iter().find(|part| part.limits.needs_hold()) {
             Some(part) if !mode.is_peek() => Err(part.limits),
             _ => Ok(Self::new(parts, cost, mode)),
         }
+    }
+
+    /// The same for so many requests of limits that count requests alone; `None` for any other,
+    /// which need a closer look.
+    #[inline]
+    pub fn of_plain_check(parts: &'a [Counted<'a>], cost: u64, mode: Mode) -> Option<Self> {
+        let is_plain = parts.iter().all(|part| part.limits.is_plain());
+        if is_plain { Self::of_check(parts, cost, mode).ok() } else { None }
     }
 
     /// The same question with a request id.

@@ -6,6 +6,7 @@ use core::str::{FromStr, Lines};
 use smallvec::SmallVec;
 
 use crate::ask::{check_cost, check_parts, check_shard};
+use crate::cost::Cost;
 use crate::decision::{Charges, Receipt};
 use crate::error::ParseError;
 use crate::limit::LimitSet;
@@ -65,16 +66,14 @@ impl FromStr for Receipt {
         if lines.next() != Some(VERSION) {
             return Err(damaged("the first line"));
         }
-        let numbers = numbers(&mut lines).ok_or_else(|| damaged("the second line"))?;
-        let [store, number, cost, at] = numbers[..] else {
-            return Err(damaged("the second line"));
-        };
+        let (numbers, cost) = charge_of(lines.next()).ok_or_else(|| damaged("the second line"))?;
+        let [store, number, at] = numbers;
         let mut charges = SmallVec::new();
         while let Some(subject) = lines.next() {
             charges.push(charge(subject, &mut lines)?.ok_or_else(|| damaged("a charge"))?);
         }
         let sound = number > 0
-            && check_cost(cost).is_ok()
+            && check_cost(cost.amounts().first()).is_ok()
             && check_parts(charges.len()).is_ok()
             && check_shard(shard.as_deref()).is_ok();
         if !sound {
@@ -85,6 +84,13 @@ impl FromStr for Receipt {
 }
 
 const REMEDY: &str = "give it back as it was given out, whole and unchanged";
+
+/// Parses the store, the number and the time of a charge, and its cost.
+fn charge_of(line: Option<&str>) -> Option<([u64; 3], Cost)> {
+    let words: Vec<&str> = line?.split(' ').collect();
+    let [store, number, cost, at] = words[..] else { return None };
+    Some(([store.parse().ok()?, number.parse().ok()?, at.parse().ok()?], cost.parse().ok()?))
+}
 
 /// Parses the numbers of a line.
 fn numbers(lines: &mut Lines<'_>) -> Option<Vec<u64>> {

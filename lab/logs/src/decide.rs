@@ -189,7 +189,7 @@ impl Decider for InMemory {
             self.clock.set(Time::from_micros(event.at_us));
             let client = digits.format(event.client.index());
             let Some(ask) = ask(&self.parts, client) else { return Ok(()) };
-            let ask = ask.cost(event.cost.into());
+            let ask = ask.cost(u64::from(event.cost));
             verdicts.push(Verdict::from_decision(&limiter.check(ask).now()?));
         }
         limiter.store().sweep_some();

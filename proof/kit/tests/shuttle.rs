@@ -62,7 +62,7 @@ impl Model {
         }
         let mut parts: Vec<Part<'_>> =
             states.iter_mut().map(|state| Part::new(&self.limits, state)).collect();
-        let outcome = engine::decide(&mut parts, NOW, 1, Mode::Whole, None).unwrap();
+        let outcome = engine::decide(&mut parts, NOW, 1.into(), Mode::Whole, None).unwrap();
         drop(parts);
         for (subject, state) in subjects.iter().zip(states) {
             let (_, shard) = guards.iter_mut().find(|(index, _)| *index == subject % 2).unwrap();
@@ -86,8 +86,8 @@ impl Model {
             let at = [NOW.as_micros(); 2];
             let (limits, at) = (&self.limits, &at[..self.limits.limits().len()]);
             let none = engine::HoldSums::default();
-            let given =
-                engine::refund(limits, held, &none, limits, at, engine::Portion::whole(1), NOW);
+            let whole = (1.into(), engine::Portion::whole(1));
+            let given = engine::refund(limits, held, &none, limits, at, whole, NOW);
             least = least.min(given.into_iter().min().unwrap());
         }
         least
@@ -99,7 +99,7 @@ impl Model {
         let fresh = || VecStates::fresh(&self.limits);
         let held = shard.held.entry(subject).or_insert_with(fresh);
         let mut parts = [Part::new(&self.limits, held)];
-        let outcome = engine::decide(&mut parts, NOW, 1, Mode::Peek, None).unwrap();
+        let outcome = engine::decide(&mut parts, NOW, 1.into(), Mode::Peek, None).unwrap();
         outcome.fields.iter().map(|fields| fields.remaining).min().unwrap()
     }
 }

@@ -256,7 +256,7 @@ impl Beside {
             11 | 12 if !self.receipts.is_empty() => {
                 let pick = usize::try_from(cost).unwrap() % self.receipts.len();
                 let (a, b) = self.receipts[pick].clone();
-                let units = if kind == 11 { 1 } else { a.cost };
+                let units = if kind == 11 { 1 } else { a.units() };
                 let (a, b) = (on.refund(a.part(units)).now(), cut.refund(b.part(units)).now());
                 assert_eq!(a.unwrap(), b.unwrap());
             }

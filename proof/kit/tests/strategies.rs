@@ -149,9 +149,11 @@ fn bounds_lie_where_the_definitions_say() {
 fn a_log_is_trimmed_by_admitted_checks_only() {
     let limits: LimitSet = "3/10us via sliding_log".parse().unwrap();
     let mut held = VecStates::fresh(&limits);
-    let ask = |held: &mut VecStates, at: u64, cost| {
+    let ask = |held: &mut VecStates, at: u64, cost: u64| {
         let mut parts = [Part::new(&limits, held)];
-        engine::decide(&mut parts, Time::from_micros(at), cost, Mode::Whole, None).unwrap().granted
+        engine::decide(&mut parts, Time::from_micros(at), cost.into(), Mode::Whole, None)
+            .unwrap()
+            .granted
     };
     assert_eq!([ask(&mut held, 0, 1), ask(&mut held, 4, 1), ask(&mut held, 4, 1)], [1, 1, 1]);
     assert_eq!(engine::fresh_at_us(&limits, &mut held), 14);
@@ -202,7 +204,7 @@ fn a_state_is_fresh_when_nothing_counts() {
         assert_eq!(engine::fresh_at_us(&limits, &mut held), 0, "{limit}");
         let mut parts = [Part::new(&limits, &mut held)];
         let now = Time::from_micros(105);
-        let outcome = engine::decide(&mut parts, now, cost, Mode::Whole, None).unwrap();
+        let outcome = engine::decide(&mut parts, now, cost.into(), Mode::Whole, None).unwrap();
         assert_eq!(outcome.granted, cost, "{limit}");
         assert_eq!(engine::fresh_at_us(&limits, &mut held), fresh_at_us, "{limit}");
         assert_eq!(outcome.fields[0].reset_after_us, fresh_at_us - 105, "{limit}");
@@ -265,7 +267,9 @@ fn a_state_from_the_epoch_is_no_fresh_one() {
         let mut held = VecStates::fresh(&limits);
         let mut parts = [Part::new(&limits, &mut held)];
         assert_eq!(
-            engine::decide(&mut parts, Time::default(), 1, Mode::Whole, None).unwrap().granted,
+            engine::decide(&mut parts, Time::default(), 1.into(), Mode::Whole, None)
+                .unwrap()
+                .granted,
             1
         );
         assert_eq!(engine::fresh_at_us(&limits, &mut held), 10, "{limit}");
@@ -281,7 +285,8 @@ fn a_single_unit_counts_until_it_has_left() {
         let mut held = VecStates::fresh(&limits);
         let mut ask = |at, mode| {
             let mut parts = [Part::new(&limits, &mut held)];
-            engine::decide(&mut parts, Time::from_micros(at), 1, mode, None).unwrap().fields[0]
+            engine::decide(&mut parts, Time::from_micros(at), 1.into(), mode, None).unwrap().fields
+                [0]
         };
         assert_eq!(ask(102, Mode::Whole).remaining, 4);
         let straddling = ask(110, Mode::Peek);
@@ -298,7 +303,7 @@ fn a_bucket_of_one_microsecond_straddles() {
     let mut held = VecStates::fresh(&limits);
     let mut ask = |at, mode| {
         let mut parts = [Part::new(&limits, &mut held)];
-        engine::decide(&mut parts, Time::from_micros(at), 1, mode, None).unwrap().fields[0]
+        engine::decide(&mut parts, Time::from_micros(at), 1.into(), mode, None).unwrap().fields[0]
     };
     assert_eq!(ask(102, Mode::Whole).remaining, 4);
     for (at, remaining, reset_us) in [(111, 4, 2), (112, 4, 1), (113, 5, 0)] {
@@ -324,13 +329,16 @@ fn one_unit_is_carried_to_other_places() {
             if cost > 0 {
                 let mut parts = [Part::new(&was, &mut old)];
                 assert_eq!(
-                    engine::decide(&mut parts, now, cost, Mode::Whole, None).unwrap().granted,
+                    engine::decide(&mut parts, now, cost.into(), Mode::Whole, None)
+                        .unwrap()
+                        .granted,
                     cost
                 );
             }
             engine::migrate(&is, &mut new, &was, &mut old, now);
             let mut parts = [Part::new(&is, &mut new)];
-            let fields = engine::decide(&mut parts, now, 1, Mode::Peek, None).unwrap().fields[0];
+            let fields =
+                engine::decide(&mut parts, now, 1.into(), Mode::Peek, None).unwrap().fields[0];
             assert_eq!(fields.remaining, remaining, "{was} to {is}, {cost} consumed");
             if cost == 0 {
                 assert_eq!(new, VecStates::fresh(&is));
@@ -351,7 +359,7 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
         let mut old = VecStates::fresh(&was);
         let mut parts = [Part::new(&was, &mut old)];
         assert_eq!(
-            engine::decide(&mut parts, Time::from_micros(10_000_000), 1, Mode::Whole, None)
+            engine::decide(&mut parts, Time::from_micros(10_000_000), 1.into(), Mode::Whole, None)
                 .unwrap()
                 .granted,
             1
@@ -362,7 +370,7 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
         assert_eq!(carried[..], [Carried::Same]);
         assert_eq!(new, old);
         let mut parts = [Part::new(&is, &mut new).carrying(carried)];
-        let outcome = engine::decide(&mut parts, now, 1, Mode::Whole, None).unwrap();
+        let outcome = engine::decide(&mut parts, now, 1.into(), Mode::Whole, None).unwrap();
         assert_eq!((outcome.granted, outcome.changed), (0, true), "{is}");
         // A state in the future is cut to the burst and its debt, a unit each.
         assert_eq!(outcome.fields[0].retry_after_us, Some(2_000_000));
@@ -377,8 +385,9 @@ fn a_charge_above_the_present_burst_is_given_back() {
     let mut held = VecStates::fresh(&is);
     let now = Time::from_micros(1_000_000);
     let mut parts = [Part::new(&is, &mut held)];
-    assert_eq!(engine::decide(&mut parts, now, 1, Mode::Whole, None).unwrap().granted, 1);
-    let whole = engine::Portion::whole(1_000_000_000_000);
+    assert_eq!(engine::decide(&mut parts, now, 1.into(), Mode::Whole, None).unwrap().granted, 1);
+    let cost = 1_000_000_000_000;
+    let whole = (cost.into(), engine::Portion::whole(cost));
     let none = engine::HoldSums::default();
     let given = engine::refund(&is, &mut held, &none, &was, &[1_000_000], whole, now);
     assert_eq!(given[..], [1]);
@@ -412,12 +421,13 @@ fn the_part_of_a_unit_is_scaled() {
         let (mut old, mut new) = (VecStates::fresh(&was), VecStates::fresh(&is));
         let mut parts = [Part::new(&was, &mut old)];
         let charged =
-            engine::decide(&mut parts, Time::from_micros(300), 3, Mode::Whole, None).unwrap();
+            engine::decide(&mut parts, Time::from_micros(300), 3.into(), Mode::Whole, None)
+                .unwrap();
         assert_eq!(charged.granted, 3);
         let now = Time::from_micros(300 + elapsed_us);
         engine::migrate(&is, &mut new, &was, &mut old, now);
         let mut parts = [Part::new(&is, &mut new)];
-        let fields = engine::decide(&mut parts, now, 1, Mode::Peek, None).unwrap().fields[0];
+        let fields = engine::decide(&mut parts, now, 1.into(), Mode::Peek, None).unwrap().fields[0];
         assert_eq!(fields.reset_after_us, reset_us, "{is}");
     }
 }

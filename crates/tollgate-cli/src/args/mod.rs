@@ -318,8 +318,8 @@ pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) which: SubjectArgs,
 
-    /// The cost of the request, in units
-    #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    /// The cost: requests, or an amount of each unit, such as `requests=1,tokens=800`
+    #[arg(long, short, value_name = "COST", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
     #[command(flatten)]

@@ -23,7 +23,7 @@ pub(crate) fn peek(args: &Peek, out: &mut Output) -> Result<u8> {
 fn decide(args: &Check, out: &mut Output, peek: Option<Option<HoldKind>>) -> Result<u8> {
     let (kind, peek) = (peek.flatten(), peek.is_some());
     let counts = SubjectLimits::read(&args.which)?;
-    let cost = input::cost(&args.cost, peek)?;
+    let cost = input::costs(&args.cost, peek).context("`--cost`")?;
     if !peek {
         input::refuse_slots(counts.parts(), "a check")?;
     }

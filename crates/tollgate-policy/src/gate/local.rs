@@ -68,7 +68,8 @@ impl InlineShares {
                 Ok((subject.clone().resolve()?, whole.clone(), Local { share, limits }))
             })
             .collect();
-        let (cost, is_partial, waits) = (ask.units(), ask.is_partial(), ask.is_waiting());
+        let (is_partial, waits) = (ask.is_partial(), ask.is_waiting());
+        let cost = ask.amounts().first();
         let demand = Demand { cost, is_partial, is_peek, waits };
         let request = ask.request_id().map(|id| (id.text().into(), id.with_text("")));
         Ok(Some(Box::new(Self { counts: counts?, demand, request })))

@@ -3,7 +3,8 @@
 -- limit. ARGV: the nonce, the cost, when it was charged, until when it could be given back, the
 -- number of the charge, how many units are given back at most; for each subject how many limits and
 -- how long what they count can matter, and for each of them its strategy's letter, when it was
--- charged, until when that could be given back, and the most units that can be used.
+-- charged, until when that could be given back, the most units that can be used, and for a cost of
+-- several units its own amount, of which all is given back.
 local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
 -- How many units were given back before; a mark without a number says all of them.
 local marked = KEYS[1] ~= KEYS[2]
@@ -37,8 +38,8 @@ while k <= #KEYS do
     charged = {}, most = {}, is_carried = false}
   for i = 1, subject.count do
     subject.logs[i] = KEYS[k + 1 + i]
-    local letter, at, till, most = string.match(ARGV[a + 1 + i], '^(%l)(%d+):(%d+):(%d+)$')
-    subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till)}
+    local letter, at, till, most, own = string.match(ARGV[a + 1 + i], '^(%l)(%d+):(%d+):(%d+):?(%d*)$')
+    subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till), own = tonumber(own)}
     subject.most[i] = tonumber(most)
   end
   local wrong
@@ -89,8 +90,8 @@ for _, subject in ipairs(subjects) do
       -- again.
       if reset > 0 then
         -- As long as the mark lies, which nobody makes longer when the numbers change.
-        if now < charged.till then
-          refund(limit, charged.at, left, units)
+        if now < charged.till and charged.own ~= 0 then
+          refund(limit, charged.at, charged.own or left, charged.own or units)
         end
         -- Without its newest count a window may look at an earlier time, where older ones count
         -- again.

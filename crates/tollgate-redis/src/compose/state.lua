@@ -151,6 +151,7 @@ local function carry(old, is, steps, now)
   end
   if old.code == is.code then
     local a, b = was.view(old.words[1], old.words[2], now, was.numbers(unpack(old.numbers)))
+    old.numbers.words = old.words
     a, b = step.migrate(a, b, now, old.numbers, step.numbers(unpack(is.numbers)))
     if a then
       return 1, {a, b}

@@ -248,7 +248,12 @@ impl RedisStore {
             })
             .collect();
         let (number, at) = (outcome.receipt, outcome.now);
-        let receipt = Receipt::new(self.identity(), number, at, outcome.granted, charges);
+        // A smaller part of the first unit leaves the other amounts as they are.
+        let cost = match granted {
+            0 => group.cost.with_first(outcome.granted).into(),
+            _ => group.cost.first_alone(outcome.granted),
+        };
+        let receipt = Receipt::new(self.identity(), number, at, cost, charges);
         // A caller that stops waiting here must not keep the charge from being given back.
         let (store, by) = (self.clone(), self.usual_deadline());
         let giving = tokio::spawn(async move { store.give_back(&receipt, units, by).await });
@@ -272,7 +277,7 @@ impl RedisStore {
         let hold = Hold::new(
             terms.id,
             fence,
-            group.cost,
+            group.cost.first(),
             end,
             counts.map(|part| (part.subject.clone(), part.limits.clone())),
         );

@@ -91,9 +91,12 @@ impl RedisStore {
         if let (Some(_), Some(first)) = (question.request, question.parts.first()) {
             call.word(Keys::requests(&self.0.keys.for_count(*first)));
         }
-        call.word(question.cost).word(nonce);
+        call.word(question.cost.first()).word(nonce);
         if let Some(id) = question.request {
             call.word(asked(id, question)).word(id.time().as_micros().to_string());
+        }
+        for (_, amount) in question.cost.iter().skip(1) {
+            call.word(amount);
         }
         for word in &plan.number_args {
             call.word(word.as_str());

@@ -350,7 +350,7 @@ fn read_outcome(
         return Err(unexpected_reply());
     }
     let (granted, now) = (parse_unsigned(granted)?, parse_unsigned(now)?);
-    if granted > question.cost {
+    if granted > question.cost.first() {
         return Err(unexpected_reply());
     }
     let each: Vec<Fields> = rows.chunks_exact(6).map(read_fields).collect::<Result<_, _>>()?;

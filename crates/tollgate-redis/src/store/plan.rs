@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use tollgate::engine::Mode;
-use tollgate::{LimitSet, Question, RequestId, StoreError};
+use tollgate::{LimitSet, Question, RequestId, StoreError, Unit};
 
 use crate::compose::{self, Check, Clock, HoldScripts, Parts, ReplyFormat};
 use crate::key::check_suffixes;
@@ -18,7 +18,11 @@ use crate::script::Script;
 /// The most scripts that a store caches. A script that is not cached is composed again.
 const MAX_PLANS: usize = 1_024;
 
-type PlanKey = (SmallVec<[u64; 2]>, u8);
+/// The serials of the sets, the mode, and the units of a cost that is not plain.
+type PlanKey = (SmallVec<[u64; 2]>, u8, Vec<Unit>);
+
+/// The shape of the sets, the mode, and the units.
+type SharedKey = (String, (u8, Vec<Unit>));
 
 /// A composed script, and the suffixes of its subjects' keys.
 pub(super) struct Plan {
@@ -194,7 +198,7 @@ struct PlanCache {
     /// such script until it stops.
     written: HashSet<u64>,
     /// The scripts that take number arguments, by shape.
-    shared: HashMap<(String, u8), Arc<Script>>,
+    shared: HashMap<SharedKey, Arc<Script>>,
 }
 
 impl PlanCache {
@@ -252,7 +256,11 @@ impl Plans {
     /// The plan of a question, composed once.
     pub(super) fn get(&self, question: &Question<'_>) -> Result<Arc<Plan>, StoreError> {
         let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
-        let key = (serials, mode_number(question.mode, question.request.is_some()));
+        let units: Vec<Unit> = match question.cost.plain() {
+            Some(_) => Vec::new(),
+            None => question.cost.iter().map(|(unit, _)| *unit).collect(),
+        };
+        let key = (serials, mode_number(question.mode, question.request.is_some()), units);
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = cache.plans.get(&key) {
             return Ok(Arc::clone(plan));
@@ -261,18 +269,21 @@ impl Plans {
         let sets: Vec<&LimitSet> = question.parts.iter().map(|part| part.limits).collect();
         let mut check = Check::new(question.mode);
         check.clock = self.clock;
+        if !key.2.is_empty() {
+            check.units.clone_from(&key.2);
+        }
         if question.request.is_some() {
             check.reply = ReplyFormat::Remembered;
         }
         let texts: Vec<_> = sets.iter().map(|set| (set.identity(), set.full_text())).collect();
-        let hash = self.hasher.hash_one((texts, key.1));
+        let hash = self.hasher.hash_one((texts, key.1, &key.2));
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         let is_written = cache.may_write(hash, self.max_inlined);
         drop(cache);
         let plan = if is_written {
             self.inlined(check, &sets)
         } else {
-            self.with_number_args(check, &sets, key.1)
+            self.with_number_args(check, &sets, (key.1, key.2.clone()))
         };
         let without_lua = || {
             StoreError::permanent(
@@ -303,8 +314,13 @@ impl Plans {
     }
 
     /// A plan whose script takes number arguments.
-    fn with_number_args(&self, check: Check, sets: &[&LimitSet], mode: u8) -> Option<Plan> {
-        let key = (compose::shape(sets), mode);
+    fn with_number_args(
+        &self,
+        check: Check,
+        sets: &[&LimitSet],
+        asked: (u8, Vec<Unit>),
+    ) -> Option<Plan> {
+        let key = (compose::shape(sets), asked);
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
         let shared = cache.shared.get(&key).map(Arc::clone);
         drop(cache);

@@ -40,13 +40,15 @@ impl RedisStore {
             [Value::Int(0), left, units @ ..] => (parse_unsigned(left)?, units),
             _ => return Err(unexpected_reply()),
         };
-        if units.len() != places.len() || left > receipt.cost {
+        if units.len() != places.len() || left > receipt.units() {
             return Err(unexpected_reply());
         }
+        let amounts = receipt.cost.amounts().iter().map(|(_, amount)| amount);
+        let largest = amounts.max().unwrap_or(0);
         let mut given = vec![0; places.len()];
         for (place, units) in places.iter().zip(units) {
             given[*place] = parse_unsigned(units)?;
-            if given[*place] > receipt.cost {
+            if given[*place] > largest {
                 return Err(unexpected_reply());
             }
         }
@@ -100,15 +102,21 @@ impl RedisStore {
             let first = places.len();
             for (declared, limit) in in_state_order(&charges.limits) {
                 let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
-                let until = engine::spent_until_us(limit, at_us, receipt.cost);
+                let amount = receipt.cost.amounts().of(limit.unit());
+                let until = engine::spent_until_us(limit, at_us, amount);
                 let (code, most) = (limit.strategy().code(), most_of(limit));
-                args.push(format!("{code}{at_us}:{until}:{most}"));
+                let is_first = amount > 0 || limit.needs_hold();
+                let own = match receipt.cost.amounts().is_of_one_unit() && is_first {
+                    true => String::new(),
+                    false => format!(":{amount}"),
+                };
+                args.push(format!("{code}{at_us}:{until}:{most}{own}"));
                 places.push(first + declared);
             }
         }
         let mut all = vec![
             nonce.to_string(),
-            receipt.cost.to_string(),
+            receipt.units().to_string(),
             receipt.at.as_micros().to_string(),
             engine::receipt_until_us(receipt).to_string(),
             receipt.number.to_string(),

@@ -68,7 +68,8 @@ pub(super) fn read_outcome(
     }
     let (granted, now) = (parse_unsigned(&rest[0])?, parse_unsigned(&rest[1])?);
     let is_partial = question.mode.is_partial();
-    if granted > question.cost || granted != 0 && granted != question.cost && !is_partial {
+    let first = question.cost.first();
+    if granted > first || granted != 0 && granted != first && !is_partial {
         return Err(unexpected_reply());
     }
     let mut fields: SmallVec<[Fields; 2]> = SmallVec::new();
@@ -80,7 +81,9 @@ pub(super) fn read_outcome(
         };
         let wait = if *wait == Value::Int(-1) { None } else { Some(parse_unsigned(wait)?) };
         let left = parse_unsigned(left)?;
-        let is_above = question.cost > limit.capacity() && !is_partial;
+        // A part is of the first unit alone.
+        let is_part = is_partial && question.cost.first_unit() == limit.unit();
+        let is_above = question.cost.of(limit.unit()) > limit.capacity() && !is_part;
         if left > limit.capacity() || wait.is_none() != is_above {
             return Err(unexpected_reply());
         }

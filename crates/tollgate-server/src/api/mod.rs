@@ -5,6 +5,7 @@ mod answer;
 mod auth;
 mod bearer;
 mod check;
+mod cost;
 mod counted;
 mod holds;
 mod on_failure;

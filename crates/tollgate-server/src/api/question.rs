@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tollgate::Subject;
 use tollgate_policy::{OnFailure, Terms};
 
+use super::cost::CostJson;
 use super::on_failure::OnFailureJson;
 use super::problem::Problem;
 use super::subject::{SubjectJson, subject_of};
@@ -50,7 +51,7 @@ pub(crate) struct QuestionJson<'a> {
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) idempotency_key: Option<Text<'a>>,
     #[serde(default, deserialize_with = "not_null")]
-    pub(crate) cost: Option<u64>,
+    pub(crate) cost: Option<CostJson>,
     #[serde(default, deserialize_with = "not_null")]
     pub(crate) receipt: Option<bool>,
     /// The kind of cost that a peek judges, for `/v1/peek`.
@@ -152,6 +153,7 @@ impl<'a> QuestionJson<'a> {
         let kind = self.kind.map(|Text(name)| kind_of_peek(&name)).transpose()?.flatten();
         let waiting = self.waiting.map(|Text(said)| service.patience(&said)).transpose()?;
         let (receipt, patience) = (receipt.unwrap_or(false), waiting.unwrap_or_default());
+        let cost = cost.map(|CostJson(cost)| cost);
         Ok(Question { by, cost, idempotency_key, receipt, kind, patience })
     }
 }

@@ -142,7 +142,7 @@ impl Rls {
                 for (prepared, hits) in all.iter().zip(&hits) {
                     if let (Some(ask), Hits::Charge(_)) = (prepared.question(), hits) {
                         // A policy may say its own cost.
-                        let units = ask.units();
+                        let units = ask.amounts().first();
                         counting.charge(ask, units).await?;
                     }
                 }

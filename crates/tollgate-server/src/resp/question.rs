@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
-use tollgate::{LimitSet, Subject};
+use tollgate::{Cost, LimitSet, ParseError, Subject};
 use tollgate_policy::{MAX_DEADLINE, MIN_DEADLINE, OnFailure, Terms};
 
 use super::arguments::{AND, Argument, ID};
 use super::codec::Words;
 use super::key;
-use super::options::Options;
+use super::options::{Options, number};
 use super::why::{self, Why, refused};
 use crate::service::{By, Description, MAX_TEXT_BYTES, Parts, Question, Service, kind_of_peek};
 
@@ -86,7 +86,7 @@ impl<'w> Asked<'w> {
 
     fn question(&self, by: By<'w>, service: &Service) -> Result<Question<'w>, Why> {
         let options = &self.options;
-        let cost = options.number("COST")?;
+        let cost = options.get("COST").map(cost_of).transpose()?;
         let kind = options.get("KIND").map(|name| kind_of_peek(&name.to_ascii_lowercase()));
         let kind = kind.transpose().map_err(refused)?.flatten();
         let waiting = options.lower("WAITING").map(|said| service.patience(&said));
@@ -95,6 +95,17 @@ impl<'w> Asked<'w> {
         let idempotency_key = options.get(ID).map(Cow::Borrowed);
         Ok(Question { by, cost, idempotency_key, receipt, kind, patience })
     }
+}
+
+/// A cost: a number of requests, or `UNIT=AMOUNT` joined by commas.
+///
+/// # Errors
+/// The word is something else.
+fn cost_of(word: &str) -> Result<Cost, Why> {
+    if !word.contains('=') {
+        return Ok(Cost::from(number(word)?));
+    }
+    word.parse().map_err(|error: ParseError| format!("{}: {}", error.what(), error.remedy()).into())
 }
 
 /// The words as texts of bounded length.

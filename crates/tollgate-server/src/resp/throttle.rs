@@ -108,7 +108,7 @@ async fn try_answer(
     let act = if quantity == 0 { Act::Peek } else { Act::Check };
     let terms = Terms::new(OnFailure::Deny).deadline(service.gate.current().deadline());
     let by = By::Limits { parts: vec![(subject, limits)], shard: None, terms };
-    let question = Question { cost: Some(quantity.max(1)), ..Question::new(by) };
+    let question = Question { cost: Some(quantity.max(1).into()), ..Question::new(by) };
     let answer = service.answer(question, act).await.map_err(refused)?;
     let Some(decision) = answer.decision() else {
         let why = answer.error().map_or_else(String::new, |error| format!(": {error}"));

@@ -2,7 +2,7 @@
 
 use tollgate::Charged;
 
-use super::{By, Parts, Question, Refusal, Service, ask};
+use super::{By, Parts, Question, Refusal, Service, ask, plain};
 
 /// The effect of a charge.
 #[derive(Debug)]
@@ -36,12 +36,13 @@ impl Service {
         }
         match by {
             By::Policies { policy, fields } => {
+                let given = cost.as_ref().map(plain).transpose()?;
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
                 let Some(ask) = prepared.question() else {
                     let (counts, charged) = (Parts::new(), Vec::new());
-                    return Ok(Charge { cost: cost.unwrap_or(0), counts, charged });
+                    return Ok(Charge { cost: given.unwrap_or(0), counts, charged });
                 };
-                let cost = ask.units();
+                let cost = ask.amounts().first();
                 let counts = prepared.counts();
                 let counts = counts.map(|(subject, limits)| (subject.clone(), limits.clone()));
                 let counts = counts.collect();
@@ -49,7 +50,7 @@ impl Service {
             }
             By::Limits { parts: counts, shard, .. } => {
                 self.takes(&counts)?;
-                let cost = cost.unwrap_or(1);
+                let cost = cost.as_ref().map_or(Ok(1), plain)?;
                 let ask = ask(&counts, shard.as_deref())?.cost(cost);
                 let charged = self.gate.admin().charge(ask).await?;
                 Ok(Charge { cost, counts, charged })

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Error, Hold, HoldKind, HoldName, Patience, Settled, Time};
+use tollgate::{Cost, Error, Hold, HoldKind, HoldName, Patience, Settled, Time};
 use tollgate_policy::{Admission, OnFailure};
 
 use crate::listen::Undelivered;
@@ -176,7 +176,7 @@ impl Service {
                                   long to come back: ask in several questions";
                     return Err(Refusal::invalid(detail));
                 }
-                let mut ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                let mut ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(Cost::from(1)));
                 ask = ask.with_patience(patience);
                 if let Some(name) = name {
                     ask = ask.named(name);

@@ -16,7 +16,7 @@ mod signing_keys;
 use std::sync::Arc;
 
 use tollgate::{
-    Ask, Decision, Limit, LimitSet, MAX_COST, Patience, Refund, RequestId, Share, Subject,
+    Ask, Cost, Decision, Limit, LimitSet, MAX_COST, Patience, Refund, RequestId, Share, Subject,
 };
 use tollgate_policy::{Answer, Gate, OnFailure, Prepared};
 use tollgate_stores::AnyStore;
@@ -144,7 +144,7 @@ impl Service {
                                   long to come back: leave it out, or ask in several questions";
                     return Err(Refusal::invalid(detail).at("receipt"));
                 }
-                let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(Cost::from(1)));
                 let mut ask = ask.with_patience(patience);
                 if let Some(kind) = kind {
                     ask = ask.holding(kind, None);
@@ -199,13 +199,14 @@ impl Service {
         &self,
         policy: Option<&str>,
         fields: &DescribedFields<'_>,
-        cost: Option<u64>,
+        cost: Option<Cost>,
     ) -> Result<Prepared, Refusal> {
         let mut prepared = match policy {
             None => self.gate.prepare(fields),
             Some(name) => self.gate.prepare_named(name, fields).ok_or_else(|| no_policy(name))?,
         };
         if let Some(cost) = cost {
+            let cost = plain(&cost)?;
             if cost == 0 || cost > MAX_COST {
                 let detail = format!("a cost is 1 to 2^40 = {MAX_COST}, not {cost}");
                 return Err(Refusal::invalid(detail).at("cost"));
@@ -249,9 +250,10 @@ impl Service {
         units: Option<u64>,
     ) -> Result<Refund, Refusal> {
         let receipt: tollgate::Receipt = self.receipts.read(receipt)?;
-        let units = units.unwrap_or(receipt.cost);
-        if units == 0 || units > receipt.cost {
-            let why = format!("give 1 to {}, of the charged units: {units} is not", receipt.cost);
+        let units = units.unwrap_or(receipt.units());
+        if units == 0 || units > receipt.units() {
+            let why =
+                format!("give 1 to {}, of the charged units: {units} is not", receipt.units());
             return Err(Refusal::invalid(why).at("units"));
         }
         Ok(self.gate.inline().refund(receipt.part(units)).await?)
@@ -315,4 +317,15 @@ pub(crate) fn no_policy(name: &str) -> Refusal {
 /// The approximate size in bytes of these parts in a receipt.
 fn bytes_of(parts: &Parts) -> usize {
     parts.iter().map(|(subject, limits)| subject.as_str().len() + limits.full_text().len()).sum()
+}
+
+/// The requests of a cost that is of nothing else.
+///
+/// # Errors
+/// A cost of other units.
+pub(crate) fn plain(cost: &Cost) -> Result<u64, Refusal> {
+    cost.amounts().plain().ok_or_else(|| {
+        let detail = format!("the cost here is a number of requests, not `{cost}`");
+        Refusal::invalid(detail).at("cost")
+    })
 }

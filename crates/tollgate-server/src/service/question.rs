@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate::{HoldKind, LimitSet, Patience, Subject};
+use tollgate::{Cost, HoldKind, LimitSet, Patience, Subject};
 use tollgate_policy::Terms;
 
 use super::description::DescribedFields;
@@ -22,8 +22,8 @@ pub(crate) type Parts = Vec<(Subject, LimitSet)>;
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) by: By<'a>,
-    /// The cost in units. `None` takes the cost of the policies, or 1.
-    pub(crate) cost: Option<u64>,
+    /// The cost. `None` takes the cost of the policies, or 1.
+    pub(crate) cost: Option<Cost>,
     /// A retry with the same key is not charged again.
     pub(crate) idempotency_key: Option<Cow<'a, str>>,
     /// Whether the answer includes a receipt.

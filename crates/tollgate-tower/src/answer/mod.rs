@@ -327,7 +327,7 @@ impl Answers {
     /// The response to a request whose cost is above `most`, the maximum of `policy`: 422.
     #[must_use]
     pub fn too_costly(&self, wire: Wire, policy: &str, most: u64) -> Response<Bytes> {
-        let problem = problem::too_costly(most, Unit::Requests);
+        let problem = problem::too_costly(most, &Unit::REQUESTS);
         if wire != Wire::Http {
             let code = Code::INVALID_ARGUMENT;
             return grpc::refusal(wire, code, &problem.detail, None, self.expose);

@@ -36,9 +36,9 @@ pub(super) fn held() -> Problem {
     Problem { detail: detail.to_owned(), ..quota_exceeded(0) }
 }
 
-pub(super) fn too_costly(capacity: u64, unit: Unit) -> Problem {
-    let what = match unit {
-        Unit::Slots => format!("takes more slots than there are, {capacity}"),
+pub(super) fn too_costly(capacity: u64, unit: &Unit) -> Problem {
+    let what = match *unit {
+        Unit::SLOTS => format!("takes more slots than there are, {capacity}"),
         _ => format!("costs more than {capacity}, the capacity of its limit"),
     };
     let detail = format!("This request {what}: waiting does not help, asking for less does.");

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use super::kind::{hold_of_a_check, no_terms, terms_of_peek};
 use super::refused::{
     check_cost, check_line, check_parts, check_shard, lines_up_for_a_check, names_a_check,
-    takes_slots, waits_for_a_charge,
+    plain_limits, takes_slots, waits_for_a_charge,
 };
 use super::terms::{counts_of, shortest_slots, ttl_us};
 use super::{Ask, AskPart, SubjectText};
+use crate::cost::Cost;
 use crate::engine::Mode;
 use crate::error::Error;
 use crate::hold::{Hold, HoldId, HoldTerms, Patience};
@@ -26,7 +27,7 @@ impl<'a> Ask<'a> {
             Self {
                 first: Some(AskPart { subject: SubjectText::Known(subject), read: None, limits }),
                 more,
-                cost: _,
+                cost: Cost { units: None, .. },
                 partial: false,
                 shard: None,
                 name: None,
@@ -55,6 +56,7 @@ impl<'a> Ask<'a> {
         let hold = self.hold;
         let mut question = self.question_without_hold(usual, self.peek, parts)?;
         if let Some((kind, _)) = hold {
+            plain_question(&question, "a hold")?;
             question.hold = Some(terms_of_peek(&question, kind)?);
         }
         Ok(question)
@@ -68,7 +70,8 @@ impl<'a> Ask<'a> {
         peek: bool,
         parts: &'p mut Parts<'q>,
     ) -> Result<Question<'p>, Error> {
-        check_cost(self.cost)?;
+        let cost = self.cost.amounts();
+        check_cost(cost.first())?;
         if !peek && self.name.is_some() {
             return Err(names_a_check());
         }
@@ -89,7 +92,8 @@ impl<'a> Ask<'a> {
         if !self.more.is_empty() || parts.is_empty() {
             count_more(parts, &mut self.more, usual, shard)?;
         }
-        let mut question = Question::of_check(parts, self.cost, mode).map_err(takes_slots)?;
+        cost.check_units(parts.iter().map(|part| part.limits))?;
+        let mut question = Question::of_check(parts, cost, mode).map_err(takes_slots)?;
         // Elsewhere it makes no difference, and the store has one way less to answer.
         if self.patience != Patience::None
             && question.parts.iter().any(|part| part.limits.hears_denials())
@@ -133,6 +137,7 @@ impl<'a> Ask<'a> {
         // As for a peek, slots may be beside the charged limits. None is taken.
         let mut question = self.question_without_hold(usual, true, parts)?;
         question.mode = Mode::Whole;
+        plain_question(&question, "a charge without a check")?;
         Ok(question)
     }
 
@@ -159,6 +164,7 @@ impl<'a> Ask<'a> {
         // As for a peek, slots may be asked for.
         let mut question = self.question_without_hold(usual, true, parts)?;
         question.mode = Mode::Whole;
+        plain_question(&question, "a hold")?;
         let terms = match lent {
             Some(terms) => terms,
             none => {
@@ -186,7 +192,7 @@ impl<'a> Ask<'a> {
         let Some(name) = self.name else {
             return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
         };
-        let cost = self.units();
+        let cost = self.cost.amounts().first();
         let shard = text_of(self.shard.as_deref()).map(str::to_owned);
         let counts = counts_of(&self.question_without_hold(usual, true, &mut Parts::new())?);
         let hold = Hold::new(HoldId::of_any_kind(name), 0, cost, Time::from_micros(0), counts);
@@ -220,6 +226,11 @@ impl<'a> Ask<'a> {
             _ => Err(Error::Ask("this is done for one subject at a time".to_owned())),
         }
     }
+}
+
+/// Rejects a question about other units than requests and slots, for `what` is of those alone.
+fn plain_question(question: &Question<'_>, what: &str) -> Result<(), Error> {
+    question.parts.iter().try_for_each(|part| plain_limits(part.limits, what))
 }
 
 /// Adds the parts after the first, and checks how many there are and that no two are the same. Asks

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::cost::Cost;
 use crate::limit::LimitSet;
 use crate::subject::Subject;
 use crate::time::Time;
@@ -15,8 +16,8 @@ pub struct Receipt {
     pub store: u64,
     /// The charge's number in that store.
     pub number: u64,
-    /// The units charged.
-    pub cost: u64,
+    /// The cost that was charged.
+    pub cost: Cost,
     /// The store's time of the charge.
     pub at: Time,
     /// The subjects that were charged, each with its limits.
@@ -44,14 +45,21 @@ impl Receipt {
         store: u64,
         number: u64,
         at: Time,
-        cost: u64,
+        cost: impl Into<Cost>,
         charges: impl IntoIterator<Item = Charges>,
     ) -> Self {
-        Self { store, number, cost, at, charges: charges.into_iter().collect(), shard: None }
+        let (cost, charges) = (cost.into(), charges.into_iter().collect());
+        Self { store, number, cost, at, charges, shard: None }
+    }
+
+    /// The requests charged. For a cost without requests, it is the amount of its first unit.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.cost.amounts().first()
     }
 
     /// So many units of the charge, to [refund](crate::Limiter::refund): at least 1, and at most
-    /// the whole charge.
+    /// the whole charge. A charge of several units is refunded as a whole.
     #[must_use]
     pub const fn part(&self, units: u64) -> ReceiptPart<'_> {
         ReceiptPart { receipt: self, units }
@@ -71,7 +79,7 @@ pub struct ReceiptPart<'r> {
 
 impl<'r> From<&'r Receipt> for ReceiptPart<'r> {
     fn from(receipt: &'r Receipt) -> Self {
-        receipt.part(receipt.cost)
+        receipt.part(receipt.units())
     }
 }
 

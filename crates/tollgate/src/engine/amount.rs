@@ -1,34 +1,43 @@
 //! The amount of a question, a hold or a charge for each kind of limit.
 
 use super::holds::{HoldSums, OpenHold};
+use crate::cost::Amounts;
 use crate::hold::HoldKind;
-use crate::limit::{Limit, LimitKind};
+use crate::limit::{Limit, LimitKind, Unit};
 
-/// An amount to take: units of rates, and slots.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Amount {
-    pub(super) units: u64,
+/// An amount to take: of the units of rates, and slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Amount<'a> {
+    pub(super) units: Amounts<'a>,
     pub(super) slots: u64,
 }
 
 /// The claim of an amount on one limit.
 pub(super) struct Claim {
-    /// The units that have to remain for it.
+    /// The units that have to remain for it. With 0, it is admitted unless more is used than the
+    /// limit.
     pub(super) wanted: u64,
     /// The units that no longer remain with it.
     pub(super) taken: u64,
 }
 
-impl Amount {
+impl<'a> Amount<'a> {
     /// The amount of a hold of this cost and, if it acquires, its charge. Without a hold it is the
     /// amount of a check, or of a peek.
-    pub(super) fn of_cost(cost: u64, kind: Option<HoldKind>) -> Self {
-        Self { units: cost, slots: kind.map_or(cost, |kind| kind.slots(cost)) }
+    #[inline]
+    pub(super) fn of_cost(cost: impl Into<Amounts<'a>>, kind: Option<HoldKind>) -> Self {
+        let units = cost.into();
+        let slots = match units.plain() {
+            Some(cost) => kind.map_or(cost, |kind| kind.slots(cost)),
+            None => units.of(&Unit::SLOTS),
+        };
+        Self { units, slots }
     }
 
     /// The amount of a charge, which takes no slot.
-    pub(super) const fn of_charge(units: u64) -> Self {
-        Self { units, slots: 0 }
+    #[inline]
+    pub(super) fn of_charge(units: impl Into<Amounts<'a>>) -> Self {
+        Self { units: units.into(), slots: 0 }
     }
 
     /// The claim on this limit: the one place of the engine where the kinds of limits differ.
@@ -36,22 +45,25 @@ impl Amount {
     pub(super) fn on(self, limit: &Limit) -> Claim {
         let Self { units, slots } = self;
         match limit.kind() {
-            LimitKind::Rate => Claim { wanted: units, taken: units },
+            LimitKind::Rate => {
+                let units = units.of(limit.unit());
+                Claim { wanted: units, taken: units }
+            }
             LimitKind::Slots => Claim { wanted: slots, taken: slots },
             // It admits any cost or none.
-            LimitKind::Ban => Claim { wanted: units, taken: 0 },
+            LimitKind::Ban => Claim { wanted: units.first(), taken: 0 },
         }
     }
 }
 
 /// The units of a limit that the open holds of a count keep.
 pub(super) fn kept_of(limit: &Limit, sums: &HoldSums) -> u64 {
-    Amount { units: sums.units, slots: sums.slots }.on(limit).taken
+    Amount { units: sums.units.into(), slots: sums.slots }.on(limit).taken
 }
 
 /// The units that one hold keeps.
-impl From<&OpenHold> for Amount {
+impl From<&OpenHold> for Amount<'_> {
     fn from(hold: &OpenHold) -> Self {
-        Self { units: hold.units(), slots: hold.slots() }
+        Self { units: hold.units().into(), slots: hold.slots() }
     }
 }

@@ -78,31 +78,27 @@ pub(super) fn charge_one(
     now: Time,
 ) -> Charged {
     let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
-    let Taken { remaining, cut } = take(limit, cell, taken, owes, now);
-    let Judgement { remaining: left, retry_after_us, reset_after_us, .. } =
-        limit.step().judge(cell, now, cost);
+    limit.step().repair(cell, now);
+    let fits = limit.step().judge(cell, now, wanted).retry_after_us == 0;
+    let cut = take(limit, cell, taken, owes, now);
+    let Judgement { remaining, retry_after_us, reset_after_us, .. } =
+        limit.step().judge(cell, now, wanted);
     let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
-    Charged { fits: wanted <= remaining, cut, remaining: left, retry_after_us, reset_after_us }
-}
-
-/// The finding and the effect of [`take`].
-pub(super) struct Taken {
-    /// The units that remained before.
-    pub(super) remaining: u64,
-    /// The units that were not charged.
-    pub(super) cut: u64,
+    Charged { fits, cut, remaining, retry_after_us, reset_after_us }
 }
 
 /// Repairs a state from the future, and charges up to the limit's debt, or up to the remaining
-/// units if the state never `owes`.
-pub(super) fn take(limit: &Limit, cell: &mut Cell<'_>, cost: u64, owes: bool, now: Time) -> Taken {
+/// units if the state never `owes`. Returns the units that were not charged.
+pub(super) fn take(limit: &Limit, cell: &mut Cell<'_>, cost: u64, owes: bool, now: Time) -> u64 {
     let step = limit.step();
     step.repair(cell, now);
-    let remaining = step.judge(cell, now, 1).remaining;
-    let room = if owes { limit.with_debt().judge(cell, now, 1).remaining } else { remaining };
+    let room = match owes {
+        true => limit.with_debt().judge(cell, now, 1).remaining,
+        false => step.judge(cell, now, 1).remaining,
+    };
     let taken = cost.min(room);
     if taken > 0 {
         step.charge(cell, now, taken);
     }
-    Taken { remaining, cut: cost - taken }
+    cost - taken
 }

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::amount::kept_of;
 use super::{Carried, Carries, HoldSums, States};
+use crate::cost::Amounts;
 use crate::decision::{Charges, Receipt};
 use crate::limit::{Limit, LimitSet};
 use crate::strategy::{Cell, Charge, Judgement, Step};
@@ -32,6 +33,16 @@ impl Portion {
         Self { cost, left, units: units.min(left) }
     }
 
+    /// The portion of a charge of `cost` on one limit. Of several units, all are refunded together.
+    fn on(self, limit: &Limit, cost: Amounts<'_>) -> Self {
+        let charged = cost.of(limit.unit());
+        match cost.is_of_one_unit() {
+            true if charged > 0 => self,
+            false if self.units > 0 => Self::whole(charged),
+            _ => Self { cost: charged, left: 0, units: 0 },
+        }
+    }
+
     /// The units refunded in total, with this portion.
     #[must_use]
     pub const fn sum(self) -> u64 {
@@ -51,7 +62,7 @@ impl Portion {
     }
 }
 
-/// Refunds the portion of a charge that still counts. The charge was recorded at `charged_at_us`,
+/// Refunds the portion of a charge of `cost` that still counts. The charge was recorded at `charged_at_us`,
 /// one time per limit of `charged` in declared order. The state may since have been written under
 /// other numbers, `limits`: limits are matched by identity. A limit whose strategy changed refunds
 /// nothing, and neither does a charge that would no longer count under its own numbers
@@ -65,16 +76,16 @@ pub fn refund(
     held: &HoldSums,
     charged: &LimitSet,
     charged_at_us: &[u64],
-    portion: Portion,
+    (cost, portion): (Amounts<'_>, Portion),
     now: Time,
 ) -> SmallVec<[u64; 2]> {
-    let Portion { cost, left, units } = portion;
     let mut given = SmallVec::new();
     for (limit, at_us) in charged.limits().iter().zip(charged_at_us) {
         let found = limits.limits().iter().zip(limits.places()).find(|(written, _)| {
             written.identity() == limit.identity() && written.strategy() == limit.strategy()
         });
-        let Some((written, place)) = found else {
+        let Portion { cost, left, units } = portion.on(limit, cost);
+        let Some((written, place)) = found.filter(|_| units > 0) else {
             given.push(0);
             continue;
         };
@@ -115,7 +126,8 @@ pub fn receipt_until_us(receipt: &Receipt) -> u64 {
     let each = receipt.charges.iter().flat_map(|charges| {
         let Charges { limits, at_us, .. } = charges;
         let each = limits.limits().iter().zip(at_us);
-        each.map(|(limit, at_us)| spent_until_us(limit, *at_us, receipt.cost))
+        let cost = receipt.cost.amounts();
+        each.map(move |(limit, at_us)| spent_until_us(limit, *at_us, cost.of(limit.unit())))
     });
     each.max().unwrap_or(0)
 }

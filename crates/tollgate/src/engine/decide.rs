@@ -2,10 +2,11 @@
 
 use smallvec::SmallVec;
 
-use super::amount::Amount;
+use super::amount::{Amount, Claim};
 use super::denial::deny;
 use super::holding::decide_among_holds;
 use super::{Carried, Fields, HoldRefusal, Mode, Outcome, Part, States};
+use crate::cost::Amounts;
 use crate::hold::HoldTerms;
 use crate::limit::LimitSet;
 use crate::strategy::Step as _;
@@ -14,7 +15,7 @@ use crate::time::Time;
 /// Judges every limit of every part at one time, and charges all of them or none. Given `terms`, it
 /// also places a hold on every part; a peek places none, and judges as if it would.
 ///
-/// `cost` is at least 1. When [`Outcome::changed`] is true, the states and the holds have changed
+/// Each limit is judged with the amount of its unit. When [`Outcome::changed`] is true, the states and the holds have changed
 /// and must be written back. Otherwise they are unchanged.
 ///
 /// # Errors
@@ -22,7 +23,7 @@ use crate::time::Time;
 pub fn decide(
     parts: &mut [Part<'_>],
     now: Time,
-    cost: u64,
+    cost: Amounts<'_>,
     mode: Mode,
     terms: Option<HoldTerms>,
 ) -> Result<Outcome, HoldRefusal> {
@@ -33,7 +34,12 @@ pub fn decide(
 }
 
 /// Decides over parts without open holds.
-fn decide_without_holds(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
+fn decide_without_holds(
+    parts: &mut [Part<'_>],
+    now: Time,
+    cost: Amounts<'_>,
+    mode: Mode,
+) -> Outcome {
     let limits = parts.iter().map(|part| part.limits.limits().len()).sum();
     let mut judged = Judged::new(limits);
     let cost = judged.cost(mode, cost, |judged, cost| {
@@ -62,12 +68,12 @@ fn decide_without_holds(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode
             continue;
         }
         if judged.stepped_back {
-            repair(part.limits, part.states, now, cost);
+            repair(part.limits, part.states, now);
             changed = true;
         }
         changed |= !part.is_shared && !mode.waits() && deny(part.limits, part.states, now, fields);
     }
-    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
+    Outcome { granted: if admitted { cost.first() } else { 0 }, changed, ..judged.outcome(now) }
 }
 
 /// The judgements of all limits of a check, before anything is charged.
@@ -75,31 +81,37 @@ pub(super) struct Judged {
     pub(super) fields: SmallVec<[Fields; 2]>,
     pub(super) admitted: bool,
     pub(super) stepped_back: bool,
+    /// The least `remaining` of the limits that bound the first unit.
+    least: u64,
 }
 
 impl Judged {
     #[inline]
     pub(super) fn new(limits: usize) -> Self {
-        Self { fields: SmallVec::with_capacity(limits), admitted: true, stepped_back: false }
+        Self {
+            fields: SmallVec::with_capacity(limits),
+            admitted: true,
+            stepped_back: false,
+            least: u64::MAX,
+        }
     }
 
-    /// Judges `cost`, or for a partial ask as much of it as remains. Returns the cost that was
-    /// judged.
+    /// Judges `cost`, or for a partial ask as much of its first unit as remains. Returns the cost
+    /// that was judged.
     #[inline]
-    pub(super) fn cost(
+    pub(super) fn cost<'c>(
         &mut self,
         mode: Mode,
-        cost: u64,
-        mut judge: impl FnMut(&mut Self, u64),
-    ) -> u64 {
+        cost: Amounts<'c>,
+        mut judge: impl FnMut(&mut Self, Amounts<'c>),
+    ) -> Amounts<'c> {
         let mut cost = cost;
         if mode.is_partial() {
-            judge(self, 1);
-            let least = self.fields.iter().map(|field| field.remaining).min().unwrap_or(0);
+            judge(self, cost.with_first(1));
+            // With nothing left, the check is denied as for cost 1.
+            cost = cost.with_first(cost.first().min(self.least).max(1));
             self.fields.clear();
             (self.admitted, self.stepped_back) = (true, false);
-            // With nothing left, the check is denied as for cost 1.
-            cost = cost.min(least).max(1);
         }
         judge(self, cost);
         cost
@@ -111,10 +123,14 @@ impl Judged {
         limits: &LimitSet,
         states: &mut S,
         now: Time,
-        cost: u64,
+        cost: Amounts<'_>,
     ) {
         for (limit, place) in limits.limits().iter().zip(limits.places()) {
-            let judgement = limit.step().judge(&mut states.cell(*place), now, cost);
+            let Claim { wanted, .. } = Amount::of_cost(cost, None).on(limit);
+            let judgement = limit.step().judge(&mut states.cell(*place), now, wanted);
+            if cost.first_is_of(limit) {
+                self.least = self.least.min(judgement.remaining);
+            }
             self.admitted &= judgement.retry_after_us == 0;
             self.stepped_back |= judgement.stepped_back;
             self.fields.push(Fields::uncharged(&judgement, now));
@@ -133,12 +149,19 @@ pub(super) fn charge<S: States + ?Sized>(
     limits: &LimitSet,
     states: &mut S,
     now: Time,
-    cost: u64,
+    cost: Amounts<'_>,
     fields: &mut [Fields],
 ) {
     for ((limit, place), field) in limits.limits().iter().zip(limits.places()).zip(fields) {
-        let charged = limit.step().charge(&mut states.cell(*place), now, cost);
-        field.remaining -= Amount::of_cost(cost, None).on(limit).taken;
+        let Claim { wanted, taken } = Amount::of_cost(cost, None).on(limit);
+        let mut cell = states.cell(*place);
+        if wanted == 0 {
+            // Nothing is charged.
+            limit.step().repair(&mut cell, now);
+            continue;
+        }
+        let charged = limit.step().charge(&mut cell, now, wanted);
+        field.remaining -= taken;
         field.reset_after_us = charged.reset_after_us;
         field.charged_at_us = charged.at_us;
     }
@@ -146,12 +169,8 @@ pub(super) fn charge<S: States + ?Sized>(
 
 /// Repairs the states of a set that are in the future.
 #[cold]
-pub(super) fn repair<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
+pub(super) fn repair<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time) {
     for (limit, place) in limits.limits().iter().zip(limits.places()) {
-        let mut cell = states.cell(*place);
-        // Judged again rather than stored: clocks seldom step back, and checks are frequent.
-        if limit.step().judge(&mut cell, now, cost).stepped_back {
-            limit.step().repair(&mut cell, now);
-        }
+        limit.step().repair(&mut states.cell(*place), now);
     }
 }

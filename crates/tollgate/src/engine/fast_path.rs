@@ -11,6 +11,7 @@ use super::decide::{Judged, charge, repair};
 use super::denial::deny;
 use super::holds::{self, Holds as _, MAX_HOLDS, OpenHold};
 use super::{Carried, Fields, HoldTable, Mode, Outcome, Placed, Single, States};
+use crate::cost::Amounts;
 use crate::hold::{HoldKind, HoldTerms};
 use crate::limit::LimitSet;
 use crate::strategy::{Cell, Compiled, Step, WithStep};
@@ -93,10 +94,12 @@ pub(crate) fn decide_set(
     limits: &LimitSet,
     states: &mut impl States,
     now: Time,
-    cost: u64,
+    cost: Amounts<'_>,
     mode: Mode,
 ) -> Outcome {
-    if let (Some(step), [place]) = (limits.only_step(), limits.places()) {
+    if let (Some(step), [place], Some(cost)) =
+        (limits.only_plain_step(), limits.places(), cost.plain())
+    {
         let one = DecideOne { now, cost, mode };
         return one.over_cell(step, &mut states.cell(*place)).into();
     }
@@ -110,13 +113,13 @@ pub(crate) fn decide_set(
             changed = true;
         } else {
             if judged.stepped_back {
-                repair(limits, states, now, cost);
+                repair(limits, states, now);
                 changed = true;
             }
             changed |= !mode.waits() && deny(limits, states, now, &mut judged.fields);
         }
     }
-    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
+    Outcome { granted: if admitted { cost.first() } else { 0 }, changed, ..judged.outcome(now) }
 }
 
 /// Places a hold with the same result as [`super::decide`], which judges all that this
@@ -224,7 +227,7 @@ mod tests {
                     assert_eq!(format!("{states:?}"), format!("{same_states:?}"), "{text}: {turn}");
                 }
                 let part = Part::new(&limits, &mut states).holding(&mut table);
-                let all = decide(&mut [part], now, cost, Mode::Whole, Some(terms)).unwrap();
+                let all = decide(&mut [part], now, cost.into(), Mode::Whole, Some(terms)).unwrap();
                 left += u32::from(one.is_none());
                 if let Some(one) = one {
                     taken += 1;

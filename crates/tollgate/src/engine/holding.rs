@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 pub(super) use self::judge::OpenEnds;
 use self::judge::{PartView, earlier, judge};
-use super::amount::{Amount, Claim, kept_of};
-use super::charge::{Taken, take};
+use super::amount::{Amount, Claim};
+use super::charge::take;
+use super::decide::repair;
 use super::denial::deny;
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, NamedHold, OpenHold, ShownHold};
 use super::line::{self, Ahead};
@@ -16,8 +17,9 @@ use super::{
     Carried, Carries, Charged, Fields, HoldSums, Mode, Outcome, Part, Placed, States, VecStates,
     migrate,
 };
+use crate::cost::Amounts;
 use crate::hold::{HoldId, HoldKind, HoldTerms, Patience};
-use crate::limit::{Limit, LimitSet};
+use crate::limit::LimitSet;
 use crate::strategy::Step;
 use crate::time::Time;
 
@@ -33,7 +35,7 @@ use crate::time::Time;
 pub(super) fn decide_among_holds(
     parts: &mut [Part<'_>],
     now: Time,
-    cost: u64,
+    cost: Amounts<'_>,
     mode: Mode,
     terms: Option<HoldTerms>,
 ) -> Result<Outcome, HoldRefusal> {
@@ -41,11 +43,12 @@ pub(super) fn decide_among_holds(
         return Ok(peek(parts, now, cost, mode, terms));
     }
     // Before anything ends, because what is refused changes nothing.
-    let repeated = terms.map_or(Ok(None), |terms| named::look_up(parts, now, cost, terms))?;
+    let first = cost.first();
+    let repeated = terms.map_or(Ok(None), |terms| named::look_up(parts, now, first, terms))?;
     if let (Some(terms), None) = (terms, repeated) {
         parts.iter().try_for_each(|part| check_room(part, now, terms))?;
     }
-    let own = line::place_of(terms, cost);
+    let own = line::place_of(terms, first);
     if repeated.is_none() && line::is_full(parts, now, own) {
         return Err(HoldRefusal::LineFull);
     }
@@ -67,7 +70,7 @@ pub(super) fn decide_among_holds(
     outcome.changed = true;
     if let Some(placed) = repeated {
         // All of it is held already: the units that remain beside it are as in a peek.
-        outcome.granted = cost;
+        outcome.granted = first;
         for field in &mut outcome.fields {
             (field.retry_after_us, field.until_hold) = (Some(0), false);
         }
@@ -92,10 +95,10 @@ pub(super) fn decide_among_holds(
         return Ok(outcome);
     }
     // A hold of units leaves the states as they are.
-    let charges = terms.is_none_or(|terms| terms.id.kind().units(cost) == 0);
-    charge(parts, now, outcome.granted, terms, charges, &mut outcome.fields);
+    let charges = terms.is_none_or(|terms| terms.id.kind().units(first) == 0);
+    charge(parts, now, cost.with_first(outcome.granted), terms, charges, &mut outcome.fields);
     if let Some(terms) = terms {
-        let hold = place(parts, at_us, cost, terms);
+        let hold = place(parts, at_us, first, terms);
         let (fence, end) = (fence_of(parts), Time::from_micros(hold.end_us));
         let answer = u64::from(terms.id.name().is_some());
         outcome.hold = Some(Box::new(Placed { fence, end, answer }));
@@ -127,7 +130,7 @@ fn check_room(part: &Part<'_>, now: Time, terms: HoldTerms) -> Result<(), HoldRe
 fn peek(
     parts: &mut [Part<'_>],
     now: Time,
-    cost: u64,
+    cost: Amounts<'_>,
     mode: Mode,
     terms: Option<HoldTerms>,
 ) -> Outcome {
@@ -234,25 +237,18 @@ fn charge_rates(limits: &LimitSet, states: &mut dyn States, units: u64, owes: bo
     }
 }
 
-/// Repairs states from the future.
-fn repair(limits: &LimitSet, states: &mut dyn States, now: Time) {
-    for (limit, place) in limits.limits().iter().zip(limits.places()) {
-        limit.step().repair(&mut states.cell(*place), now);
-    }
-}
-
 /// Charges the rate limits of an admitted question that reserves nothing, and takes the charged or
 /// held units from the remaining ones.
 fn charge(
     parts: &mut [Part<'_>],
     now: Time,
-    cost: u64,
+    cost: Amounts<'_>,
     terms: Option<HoldTerms>,
     charges: bool,
     fields: &mut [Fields],
 ) {
     let amount = Amount::of_cost(cost, terms.map(|terms| terms.id.kind()));
-    let charged = Amount::of_charge(if charges { cost } else { 0 });
+    let charged = Amount::of_charge(if charges { cost } else { 0.into() });
     let mut fields = fields.iter_mut();
     for part in parts {
         let each = part.limits.limits().iter().zip(part.limits.places());
@@ -329,11 +325,11 @@ pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallV
     let each = limits.limits().iter().zip(limits.places());
     each.map(|(limit, place)| {
         let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
-        let Taken { remaining, cut } =
-            take(limit, &mut looked.states.cell(*place), taken, owes, now);
-        let kept = kept_of(limit, &looked.held.sums);
-        let fits = wanted <= remaining.saturating_sub(kept);
-        let left = looked.judge_limit(limit, *place, now, cost.max(1), &mut soonest);
+        limit.step().repair(&mut looked.states.cell(*place), now);
+        let fits = looked.fits(limit, *place, now, wanted);
+        let cut = take(limit, &mut looked.states.cell(*place), taken, owes, now);
+        let again = Amount::of_charge(cost.max(1)).on(limit).wanted;
+        let left = looked.judge_limit(limit, *place, now, again, &mut soonest);
         Charged::new(fits, cut, left.remaining, left.retry_after_us, left.reset_after_us)
     })
     .collect()
@@ -376,9 +372,14 @@ pub fn longest_count_us(limits: &LimitSet) -> u64 {
 
 /// Until when anything counts where the capacity and the debt of each limit are charged together.
 fn all_used_until_us(limits: &LimitSet, at_us: u64) -> u64 {
-    let most = limits.limits().iter().map(Limit::most).max().unwrap_or(0);
     let mut used = VecStates::fresh(limits);
-    charge_rates(limits, &mut used, most, true, Time::from_micros(at_us));
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        // Whatever its unit. No charge takes slots, or anything of a ban.
+        if limit.largest_reservation().is_some() {
+            let at = Time::from_micros(at_us);
+            take(limit, &mut used.cell(*place), limit.most(), true, at);
+        }
+    }
     super::fresh_at_us(limits, &mut used)
 }
 

@@ -12,10 +12,18 @@ use crate::time::Time;
 /// The units of a count that those ahead of a question want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ahead {
-    pub(super) amount: Amount,
+    units: u64,
+    slots: u64,
     pub(super) count: u16,
     /// When the last ticket of the count ends.
     pub(super) until_us: u64,
+}
+
+impl Ahead {
+    /// Their amount together.
+    pub(super) fn amount(&self) -> Amount<'_> {
+        Amount { units: self.units.into(), slots: self.slots }
+    }
 }
 
 /// The hold that terms want a place in line for.
@@ -43,8 +51,8 @@ pub(super) fn ahead(part: &Part<'_>, now: Time, own: Option<(HoldId, u64)>) -> A
         ahead.until_us = ahead.until_us.max(ticket.end_us);
         is_before &= !own.is_some_and(|own| ticket.is_of(own));
         if is_before {
-            ahead.amount.units += ticket.cost;
-            ahead.amount.slots += ticket.id.kind().slots(ticket.cost);
+            ahead.units += ticket.cost;
+            ahead.slots += ticket.id.kind().slots(ticket.cost);
             ahead.count = ahead.count.saturating_add(1);
         }
     }

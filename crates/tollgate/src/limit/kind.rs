@@ -1,4 +1,4 @@
-//! The kinds of limits, and the units of their capacities.
+//! The kinds of limits.
 
 /// The quantity that a limit bounds. The engine, and for Redis the composer of its scripts, define
 /// the effect of checks, holds and denials on each kind. Everybody else asks a
@@ -24,34 +24,4 @@ pub enum LimitKind {
     /// Nothing for a time, after so many denials by the limits beside it. It refuses any cost or
     /// none, and nothing is taken from it.
     Ban,
-}
-
-/// The unit of a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Unit {
-    /// Requests, or the units of their cost.
-    Requests,
-    /// Holds at a time, of a concurrency limit.
-    Slots,
-}
-
-impl Unit {
-    /// Its name in answers: `requests`, `slots`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Slots => "slots",
-        }
-    }
-
-    /// Why a cost beyond a limit of so many is never admitted, for people.
-    #[must_use]
-    pub fn beyond(self, limit: u64) -> String {
-        match self {
-            Self::Requests => format!("the cost is above {limit}"),
-            Self::Slots => format!("more slots are asked for than there are, {limit}"),
-        }
-    }
 }

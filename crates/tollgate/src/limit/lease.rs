@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Limit, MAX_UNITS};
+use super::{Limit, MAX_UNITS, Unit};
 use crate::strategy::Strategy;
 use crate::time::Period;
 
@@ -150,14 +150,7 @@ impl Lease {
         ttl: Option<Period>,
     ) -> Result<Self, LeaseRefusal> {
         let refuse = |part, what: String, remedy: String| Err(LeaseRefusal { part, what, remedy });
-        if limits.iter().any(Limit::hears_denials) {
-            return refuse(
-                LeasePart::Size,
-                "a set with a ban cannot be leased: a node would count only its own denials"
-                    .to_owned(),
-                "leave out the lease, or the ban".to_owned(),
-            );
-        }
+        check_kinds(limits)?;
         let least = limits.iter().min_by_key(|limit| limit.capacity());
         let capacity = least.map_or(0, Limit::capacity);
         if let Some(limit) = limits.iter().find(|limit| limit.capacity() < 2 * MIN_UNITS) {
@@ -228,6 +221,27 @@ impl Lease {
             return refuse(part, what, remedy);
         };
         Ok(Self { size, ttl: ttl_within, units })
+    }
+}
+
+/// Refuses limits that no node can charge ahead, whatever their numbers.
+fn check_kinds(limits: &[Limit]) -> Result<(), LeaseRefusal> {
+    let refuse = |what: String, remedy: &str| {
+        Err(LeaseRefusal { part: LeasePart::Size, what, remedy: remedy.to_owned() })
+    };
+    if limits.iter().any(Limit::hears_denials) {
+        return refuse(
+            "a set with a ban cannot be leased: a node would count only its own denials".to_owned(),
+            "leave out the lease, or the ban",
+        );
+    }
+    let is_other = |limit: &&Limit| ![Unit::REQUESTS, Unit::SLOTS].contains(limit.unit());
+    match limits.iter().find(is_other) {
+        Some(limit) => refuse(
+            format!("a node charges requests ahead, and `{limit}` counts {}", limit.unit()),
+            "leave out the lease",
+        ),
+        None => Ok(()),
     }
 }
 

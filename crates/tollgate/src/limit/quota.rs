@@ -1,5 +1,6 @@
 //! Quotas: how much in what time, and the options of strategies.
 
+use super::Unit;
 use crate::time::Period;
 
 /// The largest `N` and the largest burst: 2^40 units.
@@ -51,6 +52,8 @@ pub struct Quota {
     pub units: u64,
     /// D, the period.
     pub period: Period,
+    /// The unit that it counts. Slots and bans have none of their own: [`Unit::REQUESTS`].
+    pub unit: Unit,
     /// The total capacity of a bucket, in units.
     pub burst: Option<u64>,
     /// The length of a sub-bucket.
@@ -86,6 +89,7 @@ impl Quota {
         Self {
             units,
             period,
+            unit: Unit::REQUESTS,
             burst: None,
             precision: None,
             rounding: None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::lease::{Lease, LeaseRefusal, LeaseSize};
 use super::name::check_policy;
-use super::{Limit, MAX_LIMITS};
+use super::{Limit, MAX_LIMITS, Unit};
 use crate::error::ParseError;
 use crate::strategy::{Compiled, Shape};
 use crate::time::Period;
@@ -48,6 +48,8 @@ struct Inner {
     hold: Option<Period>,
     /// Whether one of the limits counts denials.
     hears_denials: bool,
+    /// Whether every limit counts requests or slots, or bans.
+    is_plain: bool,
     /// The compiled step of a set of one limit, so that a check need not look it up.
     only: Option<Compiled>,
 }
@@ -98,12 +100,14 @@ impl LimitSet {
         }
         let mut order: Vec<usize> = (0..limits.len()).collect();
         order.sort_by(|a, b| limits[*a].identity.cmp(&limits[*b].identity));
-        if let Some(pair) =
-            order.windows(2).find(|w| limits[w[0]].identity == limits[w[1]].identity)
+        let later = |at: usize| &limits[at + 1..];
+        let mut each = limits.iter().enumerate();
+        if let Some((_, limit)) =
+            each.find(|(at, limit)| later(*at).iter().any(|it| limit.is_same(it)))
         {
             return Err(ParseError::whole(
                 &text(),
-                format!("two limits have the identity `{}`", limits[pair[0]].identity),
+                format!("two limits have the identity `{}`", limit.identity),
                 "name them, as in `short: 5/10s, long: 20/10s`",
             ));
         }
@@ -133,6 +137,7 @@ impl LimitSet {
         Ok(Self(Arc::new(Inner {
             hold,
             hears_denials: limits.iter().any(Limit::hears_denials),
+            is_plain: limits.iter().all(|it| [Unit::REQUESTS, Unit::SLOTS].contains(it.unit())),
             limits,
             lease: None,
             only,
@@ -248,6 +253,13 @@ impl LimitSet {
         self.0.hears_denials
     }
 
+    /// True when no limit has a unit of its own: each counts requests or slots, or bans.
+    #[must_use]
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.0.is_plain
+    }
+
     /// How long a hold on a slot lasts at most: the shortest hold of the concurrency limits. `None`
     /// if there are none.
     #[must_use]
@@ -326,6 +338,12 @@ impl LimitSet {
     #[inline]
     pub(crate) fn only_step(&self) -> Option<&Compiled> {
         self.0.only.as_ref()
+    }
+
+    /// The step of a set of one limit of requests.
+    #[inline]
+    pub(crate) fn only_plain_step(&self) -> Option<&Compiled> {
+        self.0.only.as_ref().filter(|_| self.0.is_plain)
     }
 
     /// The one limit of a set whose state is two words.

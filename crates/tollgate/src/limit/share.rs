@@ -4,7 +4,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{Limit, LimitSet};
+use super::{Limit, LimitSet, Unit};
 use crate::error::ParseError;
 use crate::time::Period;
 
@@ -153,6 +153,10 @@ impl Limit {
             let what = format!("the share {share} of `{self}` cannot be counted: {what}");
             ParseError::whole(&self.full_text, what, remedy)
         };
+        if ![Unit::REQUESTS, Unit::SLOTS].contains(self.unit()) {
+            let remedy = "give another answer for when the store fails";
+            return Err(refused(&format!("a node counts requests, not {}", self.unit()), remedy));
+        }
         // A node counts the denials of its share.
         if self.hears_denials() {
             return Ok(self.clone());

@@ -4,7 +4,7 @@
 use super::Limiter;
 use super::pending::Sealed;
 pub use super::pending::{Boxed, Call, InMemory};
-use crate::ask::Ask;
+use crate::ask::{Ask, plain_limits};
 use crate::decision::{Decision, ReceiptPart, Refund as Refunded};
 use crate::engine::Charged;
 use crate::error::Error;
@@ -137,10 +137,17 @@ impl<'l, S: Store> Call for Refund<'l, S> {
 
     async fn wait(self) -> Result<Refunded, Error> {
         let Self(limiter, ReceiptPart { receipt, units }) = self;
-        if units == 0 || units > receipt.cost {
+        if !receipt.cost.amounts().is_of_one_unit() && units != receipt.units() {
+            return Err(Error::Ask(format!(
+                "a charge of several units, `{}`, is given back as a whole",
+                receipt.cost
+            )));
+        }
+        if units == 0 || units > receipt.units() {
             return Err(Error::Ask(format!(
                 "{units} units of a charge of {} cannot be given back: give 1 to {}",
-                receipt.cost, receipt.cost
+                receipt.units(),
+                receipt.units()
             )));
         }
         if !limiter.store.issued(receipt) {
@@ -169,7 +176,7 @@ impl<'l, S: Store> Call for Charge<'l, S> {
         let question = ask.question_of_charge(&limiter.limits, &mut parts)?;
         let mut charged = Vec::new();
         for part in question.parts {
-            let charge = operation::Charge::new(*part, question.cost);
+            let charge = operation::Charge::new(*part, question.cost.first());
             charged.extend(limiter.store.perform(&charge).await?);
         }
         Ok(charged)
@@ -194,6 +201,7 @@ impl<'l, S: Store> Call for Adjust<'l, S> {
     async fn wait(self) -> Result<Vec<i64>, Error> {
         let Self { limiter, mut ask, delta } = self;
         let counted = ask.only(&limiter.limits)?;
+        plain_limits(counted.limits, "an adjustment")?;
         if delta == 0 || delta.unsigned_abs() > crate::limit::MAX_COST {
             return Err(Error::Ask(format!(
                 "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give \

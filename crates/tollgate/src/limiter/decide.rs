@@ -4,6 +4,7 @@ use core::slice;
 use std::borrow::Cow;
 
 use crate::ask::{Ask, check_cost, check_shard, text_of};
+use crate::cost::Cost;
 use crate::decision::{Decision, Named};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
@@ -54,7 +55,7 @@ impl Limiter<MemoryStore> {
         let Ask {
             first: Some(first),
             more,
-            cost,
+            cost: Cost { amount: cost, units: None },
             partial: false,
             shard: None,
             name: None,
@@ -76,6 +77,7 @@ impl Limiter<MemoryStore> {
         match first {
             Ok((text, limits)) => self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek),
             Err(first) => {
+                let cost = Cost::from(cost);
                 let ask = Ask { first: Some(first), more, cost, peek, ..Ask::empty() };
                 self.answer_many(ask)
             }
@@ -156,7 +158,7 @@ impl<S: Store> Limiter<S> {
         // A subject that the caller keeps is lent on, and the ask is never built in memory.
         if let Some((subject, limits)) = ask.only_known() {
             let counted = Counted::new(subject, limits.unwrap_or(&self.limits));
-            return self.known_at_once(counted, ask.cost, ask.peek);
+            return self.known_at_once(counted, ask.cost.amount, ask.peek);
         }
         self.read_at_once(ask)
     }
@@ -172,7 +174,7 @@ impl<S: Store> Limiter<S> {
             return Some(Err(error));
         }
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let question = Question::of_check(slice::from_ref(&counted), cost, mode).ok()?;
+        let question = Question::of_plain_check(slice::from_ref(&counted), cost, mode)?;
         // Read in place: the processor stalls on a move of data that was written just now.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };
@@ -186,7 +188,7 @@ impl<S: Store> Limiter<S> {
         let Ask {
             first: Some(first),
             more,
-            cost,
+            cost: Cost { amount: cost, units: None },
             partial: false,
             shard,
             name: None,
@@ -210,7 +212,7 @@ impl<S: Store> Limiter<S> {
             Err(error) => return Some(Err(error)),
         };
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let question = Question::of_check(slice::from_ref(&counted), *cost, mode).ok()?;
+        let question = Question::of_plain_check(slice::from_ref(&counted), *cost, mode)?;
         // Read in place, as above.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };
@@ -232,14 +234,16 @@ impl<S: Store> Limiter<S> {
         ask: Ask<'l>,
         outcome: &Outcome,
     ) -> Result<Decision<'l>, Error> {
-        let Ask { first: Some(first), more, shard, .. } = ask else {
+        let Ask { first: Some(first), more, shard, cost, .. } = ask else {
             return Err(of_other_limits());
         };
         let set = first.limits.unwrap_or(&self.limits);
         let first = (first.into_named()?, set);
         let shard = shard.map(|shard| *shard);
+        let units = cost.units;
         if more.is_empty() {
-            return self.decision_of_one(first, shard, outcome);
+            let decision = self.decision_of_one(first, shard, outcome)?;
+            return Ok(decision.with_units(units));
         }
         let mut limits = set.limits().len();
         let mut rest = Vec::with_capacity(more.len());
@@ -251,7 +255,8 @@ impl<S: Store> Limiter<S> {
         if outcome.fields.len() != limits {
             return Err(of_other_limits());
         }
-        Ok(Decision::new(first, rest, shard, outcome, self.store.identity()))
+        let decision = Decision::new(first, rest, shard, outcome, self.store.identity());
+        Ok(decision.with_units(units))
     }
 
     /// As `decision`, for one subject.

@@ -8,6 +8,7 @@ use super::{Pending, call};
 use crate::ask::{
     Ask, check_cost, check_shard, check_ttl, counts_of, shortest_slots, text_of, ttl_us,
 };
+use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::engine::{Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
@@ -77,7 +78,7 @@ impl<S: Store> Limiter<S> {
         ask: &mut Ask<'_>,
         terms: &mut Option<HoldTerms>,
     ) -> Result<Option<Hold>, Error> {
-        let cost = ask.units();
+        let cost = ask.amounts().first();
         let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let mut parts = Parts::new();
         let question = ask.question_holding(&self.limits, (terms, &mut parts))?;
@@ -95,7 +96,7 @@ impl<S: Store> Limiter<S> {
         mut ask: Ask<'l>,
         mut terms: Option<HoldTerms>,
     ) -> Result<Holding<'l>, Error> {
-        let cost = ask.units();
+        let cost = ask.amounts().first();
         let (counts, outcome) = {
             let mut parts = Parts::new();
             let question = ask.question_holding(&self.limits, (&mut terms, &mut parts))?;
@@ -115,7 +116,7 @@ impl<S: Store> Limiter<S> {
         let Ask {
             first: Some(first),
             more,
-            cost,
+            cost: Cost { amount: cost, units: None },
             partial: false,
             shard,
             name: None,
@@ -144,6 +145,9 @@ impl<S: Store> Limiter<S> {
             Err(error) => return Some(Err(error)),
         };
         let terms = HoldTerms::new(kind, ttl_us).with_patience(patience);
+        if !counted.limits.is_plain() {
+            return None;
+        }
         let question = Question::new(slice::from_ref(&counted), cost, Mode::Whole).holding(&terms);
         // Read in place, as for a check.
         let answer = self.store.perform_now(&Check::new(&question));

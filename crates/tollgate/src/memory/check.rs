@@ -30,8 +30,10 @@ impl MemoryStore {
     /// question.
     #[inline]
     pub(crate) fn answer(&self, question: &Question<'_>) -> Answer {
-        match (question.parts, question.hold, question.request) {
-            ([part], None, None) if question.receipts == 1 => self.answer_in_place(part, question),
+        match (question.parts, question.hold, question.request, question.cost.plain()) {
+            ([part], None, None, Some(cost)) if question.receipts == 1 => {
+                self.answer_in_place(part, cost, question)
+            }
             _ => Some(self.answer_general(question)),
         }
     }
@@ -46,11 +48,11 @@ impl MemoryStore {
 
     /// The part is lent: the processor stalls on a copy of data that was written just now.
     #[inline(never)]
-    fn answer_in_place(&self, part: &Counted<'_>, question: &Question<'_>) -> Answer {
+    fn answer_in_place(&self, part: &Counted<'_>, cost: u64, question: &Question<'_>) -> Answer {
         let known = self.answer_known::<false, Answer>(
             part.subject.as_str(),
             part.limits,
-            (question.cost, question.mode),
+            (cost, question.mode),
             |single| Some(Ok(Outcome::from(single))),
             |outcome| Some(Ok(outcome.take())),
         );

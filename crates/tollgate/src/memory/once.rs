@@ -75,10 +75,14 @@ impl MemoryStore {
         let remembered_us = u64::try_from(request.time().as_micros()).unwrap_or(u64::MAX);
         let until_us = now.as_micros().saturating_add(remembered_us);
         let hash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let ask = question.cost << 2 | u64::from(question.mode.number());
+        let ask = question.cost.first() << 2 | u64::from(question.mode.number());
         // The first count is the one that remembers.
         let each = question.parts.iter().enumerate();
-        let described = each.fold(mixed(0, ask), |sum, (at, part)| {
+        let cost = match (question.cost.plain(), question.parts.first()) {
+            (None, Some(part)) => hash(question.cost.to_string().as_bytes(), part.limits),
+            _ => 0,
+        };
+        let described = each.fold(mixed(cost, ask), |sum, (at, part)| {
             let subject = match at {
                 0 => first.hash,
                 _ => hash(part.subject.as_str().as_bytes(), part.limits),

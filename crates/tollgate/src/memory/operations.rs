@@ -51,6 +51,7 @@ impl MemoryStore {
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
             let held = holding::end_holds(written_under, state, &engine::Carries::new(), now);
+            let portion = (receipt.cost.amounts(), portion);
             engine::refund(written_under, state, &held, limits, at_us, portion, now)
         });
         given.unwrap_or_else(nothing)
@@ -64,7 +65,7 @@ impl MemoryStore {
             let (marks, budget) = shard.marks();
             // Marked even if it no longer counts: it might count again after the clock steps back.
             let until_us = engine::receipt_until_us(receipt).max(now.as_micros());
-            let portion = marks.spend(charge, receipt.cost, units, until_us, now, budget);
+            let portion = marks.spend(charge, receipt.units(), units, until_us, now, budget);
             shard.settle();
             portion
         };

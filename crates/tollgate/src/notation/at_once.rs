@@ -65,7 +65,11 @@ impl<'a> Reader<'a> {
                     return self.fail(word.span(), "`hold` needs a value", remedy);
                 }
                 ("via", Some(value)) if value.text == Strategy::Concurrency.name() => {}
-                ("via" | "burst" | "precision" | "rounding" | "refill" | "anchor" | "debt", _) => {
+                (
+                    "of" | "via" | "burst" | "precision" | "rounding" | "refill" | "anchor"
+                    | "debt",
+                    _,
+                ) => {
                     return self.fail(
                         word.span(),
                         format!("a limit of slots takes no `{}`", word.text),

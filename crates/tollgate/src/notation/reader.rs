@@ -5,7 +5,7 @@ use core::ops::Range;
 use super::foreign;
 use super::hints::similar_names;
 use crate::error::ParseError;
-use crate::limit::MAX_UNITS;
+use crate::limit::{MAX_UNITS, Unit};
 use crate::strategy::Strategy;
 use crate::time::parse_duration_us;
 
@@ -129,6 +129,19 @@ impl<'a> Reader<'a> {
             let (what, remedy) = fault.explain();
             self.fail(at.start..at.end.max(at.start + 1), what, remedy)
         })
+    }
+
+    /// Parses the unit that a rate counts.
+    pub(super) fn unit(&self, value: Token<'_>) -> Result<Unit, ParseError> {
+        match value.text.parse::<Unit>() {
+            Ok(Unit::SLOTS) => self.fail(
+                value.span(),
+                "slots are taken and given back, and are no rate",
+                "write the limit as `20 at once`",
+            ),
+            Ok(unit) => Ok(unit),
+            Err(error) => self.fail(value.span(), error.what(), error.remedy()),
+        }
     }
 
     pub(super) fn strategy(&self, value: Token<'_>) -> Result<Strategy, ParseError> {

@@ -155,14 +155,15 @@ pub(crate) fn most_used(quota: &Quota, capacity: u64, exact: u64) -> Result<u64,
     })
 }
 
-/// One compiled strategy with fixed numbers. Costs are at least 1. `charge` is only called with a
-/// cost that `judge` admits, or that `judge` of the step that is [`Step::with_capacity`] admits.
+/// One compiled strategy with fixed numbers. `charge` is only called with a cost of at least 1
+/// that `judge` admits, or that `judge` of the step that is [`Step::with_capacity`] admits.
 pub(crate) trait Step: Sized {
     /// The kind of its state.
     fn shape(&self) -> Shape;
     /// The capacity of a fresh subject, in units.
     fn capacity(&self) -> u64;
-    /// Judges a check of `cost` at `now` without a change of state.
+    /// Judges a check of `cost` at `now` without a change of state. A cost of 0 is admitted unless
+    /// more is used than the capacity, as after charges without a check.
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement;
     /// Charges an admitted cost.
     fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded;

@@ -24,8 +24,8 @@ objects! {
         limit: Option<u64>,
         /// The largest cost that every limit of this unit would admit now.
         remaining: Option<u64>,
-        /// The unit of `limit` and `remaining`: `requests` or `slots`.
-        unit: Option<&'static str>,
+        /// The unit of `limit` and `remaining`, such as `requests`.
+        unit: Option<&'a str>,
         /// The units that were admitted; of a peek, those that would be.
         granted: Option<u64>,
         /// How long to wait after a denial; `None` for an admitted request, or one that never will
@@ -75,8 +75,8 @@ objects! {
         capacity: u64,
         /// The largest cost in units that this limit would admit now.
         remaining: u64,
-        /// The unit of `capacity` and `remaining`: `requests` or `slots`.
-        unit: &'static str,
+        /// The unit of `capacity` and `remaining`, such as `requests`.
+        unit: &'a str,
         /// The shortest wait until the limit admits the cost: zero for now; `None` if it never
         /// does.
         retry_after: Option<Wait>,
@@ -98,7 +98,7 @@ objects! {
         /// The largest cost that each of its limits of this unit would admit now.
         remaining: Option<u64>,
         /// The unit of `remaining`.
-        unit: Option<&'static str>,
+        unit: Option<&'a str>,
     }
 }
 
@@ -185,7 +185,7 @@ impl<'a> Shadow<'a> {
     pub fn new(
         policy: Option<&'a str>,
         outcome: &'static str,
-        decision: Option<&Decision<'_>>,
+        decision: Option<&'a Decision<'_>>,
     ) -> Self {
         let unit = decision.map(|decision| decision.unit().name());
         Self { policy, outcome, remaining: decision.map(Decision::remaining), unit }

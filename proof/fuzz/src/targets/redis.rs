@@ -29,7 +29,7 @@ pub(crate) fn state(data: &[u8]) {
     let mut new = VecStates::fresh(&limits);
     let _ = engine::migrate(&limits, &mut new, &was, &mut held, now);
     let mut parts = [Part::new(&limits, &mut new)];
-    let _ = engine::decide(&mut parts, now, 3, Mode::Whole, None).unwrap();
+    let _ = engine::decide(&mut parts, now, 3.into(), Mode::Whole, None).unwrap();
     let written = encode(&limits, &new).expect("these sets have a state");
     let (_, again) = decode(&limits, Some(&written), &[]).expect("what is written is read");
     assert_eq!(again.words, new.words);

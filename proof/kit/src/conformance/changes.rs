@@ -96,7 +96,7 @@ struct Charged {
 
 impl Charged {
     fn new(receipt: Receipt, rule: Rule) -> Self {
-        let left = receipt.cost;
+        let left = receipt.units();
         Self { receipt, rule, left }
     }
 
@@ -112,9 +112,9 @@ impl Charged {
     ) -> Option<Self> {
         let (now_us, Self { receipt, rule, left }) = (world.now_us(), self);
         let at_us = receipt.charges[0].at_us[0];
-        let until_us = rule.counts_until(at_us, receipt.cost);
+        let until_us = rule.counts_until(at_us, receipt.units());
         assert_eq!(until_us, engine::receipt_until_us(&receipt), "{what}");
-        let cost = cost.min(receipt.cost);
+        let cost = cost.min(receipt.units());
         let units = cost.min(left);
         let portion = if now_us < until_us { units } else { 0 };
         let expected = oracle.refund_part(now_us, at_us, left, portion);
@@ -149,7 +149,7 @@ fn next_us(
             now_us = latest_us.saturating_sub(SKEW_US + random.below(12 * S));
             latest_us = now_us;
             // No rule states whose marks may have ended: a separate case.
-            charged.retain(|charged| charged.left == charged.receipt.cost);
+            charged.retain(|charged| charged.left == charged.receipt.units());
         }
         _ => {}
     }

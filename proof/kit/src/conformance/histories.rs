@@ -88,7 +88,7 @@ struct Charged {
 
 impl Charged {
     fn new(receipt: Receipt) -> Self {
-        let left = receipt.cost;
+        let left = receipt.units();
         Self { receipt, left, refunded_us: None }
     }
 
@@ -196,7 +196,7 @@ impl<S: Store> Twins<S> {
         let now_us = world.now_us();
         let pick = usize::try_from(random.below(receipts.len() as u64)).unwrap();
         let charged = receipts.swap_remove(pick);
-        let cost = charged.receipt.cost;
+        let cost = charged.receipt.units();
         // More than is left gives back what is left.
         let asked = 1 + random.below(cost);
         let refund = world.refund_part(&charged.receipt, asked);
@@ -398,7 +398,7 @@ fn several<S: Store>(
                 let s = sets.iter().position(|set| *set == charge.limits).unwrap();
                 for (i, at_us) in charge.at_us.iter().enumerate() {
                     let held = oracle.subject(charge.subject.as_str(), starts[s] + i).unwrap();
-                    expected.push(held.refund(now_us, *at_us, receipt.cost));
+                    expected.push(held.refund(now_us, *at_us, receipt.units()));
                 }
             }
             assert_eq!(refund.given, expected, "refund at {now_us}: {receipt:?}");

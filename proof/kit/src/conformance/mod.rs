@@ -40,6 +40,7 @@ mod refusals;
 mod requests;
 mod shown_holds;
 mod threads;
+mod units;
 mod world;
 
 use tollgate::{Keeps, ManualClock, Store};
@@ -211,6 +212,8 @@ cases! {
         bans::a_ban_counts_the_denials_of_its_own_set,
         threads::a_hundred_threads_share_five_units,
         threads::checks_in_opposite_orders_never_wait_for_each_other,
+        units::units_equal_the_oracle_in_every_field,
+        units::a_charge_of_several_units_is_refunded_whole,
     }
     Keeps::COUNTS.with_requests() => {
         requests::a_repeated_request_is_charged_once,
@@ -220,6 +223,7 @@ cases! {
         requests::an_id_for_all_requests_is_charged,
         requests::requests_equal_a_map_of_answers,
         requests::a_count_remembers_its_last_requests,
+        units::a_request_id_is_of_one_cost,
     }
     Keeps::COUNTS.with_notices() => {
         notices::notices_are_kept_until_their_end,
@@ -313,6 +317,8 @@ macro_rules! conformance_tests {
             a_ban_counts_the_denials_of_its_own_set,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,
+            units_equal_the_oracle_in_every_field,
+            a_charge_of_several_units_is_refunded_whole,
             a_repeated_request_is_charged_once,
             a_denial_is_not_remembered,
             a_request_id_is_of_one_question,
@@ -320,6 +326,7 @@ macro_rules! conformance_tests {
             an_id_for_all_requests_is_charged,
             requests_equal_a_map_of_answers,
             a_count_remembers_its_last_requests,
+            a_request_id_is_of_one_cost,
             notices_are_kept_until_their_end,
             a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
             a_reset_is_remembered_where_the_count_went_before_it,

@@ -124,7 +124,7 @@ pub(super) fn a_refund_happens_once<M: StoreMaker>(maker: &M) {
     for limit in SMALL {
         let world = World::new(maker, limit, NOW_US);
         let receipt = world.check("ann").receipt().expect("admitted");
-        assert_eq!(receipt.cost, 1);
+        assert_eq!(receipt.units(), 1);
         let first = world.refund(&receipt);
         assert_eq!((first.already, first.given), (false, vec![1]), "{limit}");
         let capacity = world.limiter.limits().limits()[0].capacity();

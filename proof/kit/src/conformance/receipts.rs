@@ -259,7 +259,7 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 3], seed: u64) -> (
             0..6 => {
                 let decision = world.check(ask().cost(1 + random.below(4)));
                 charged.extend(decision.receipt().map(|receipt| {
-                    let left = receipt.cost;
+                    let left = receipt.units();
                     Charged { receipt, under, left, forgotten: false }
                 }));
             }
@@ -269,7 +269,7 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 3], seed: u64) -> (
                 // Written under these numbers from here: a look sees the real state.
                 let _ = world.check(ask());
                 let before = world.peek(ask()).remaining();
-                let asked = 1 + random.below(receipt.cost);
+                let asked = 1 + random.below(receipt.units());
                 let refund = world.refund_part(receipt, asked);
                 let units = refund.given[0];
                 let what = format!("{} then {}: {receipt:?}", numbers[*was], numbers[under]);

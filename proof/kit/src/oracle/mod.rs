@@ -173,6 +173,11 @@ impl Oracle {
         OracleAnswer { admitted: true, granted: cost, fields }
     }
 
+    /// Keeps the repair that a check makes which charges nothing here (section 3).
+    pub(crate) fn keep_repair(&mut self, now_us: u64) {
+        self.count_mut().settle(i128::from(now_us));
+    }
+
     /// The same question, changing nothing: no charge, and no repair. All three fields are those
     /// of the state without the charge.
     pub fn peek(&self, now_us: u64, cost: u64) -> OracleAnswer {

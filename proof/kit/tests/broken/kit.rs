@@ -128,7 +128,7 @@ impl Operations for Wrapped {
         let denied = outcome.granted == 0 && !mode.is_peek();
         if denied && self.mistake == Mistake::DenialCharges {
             for part in &parts {
-                let cost = i64::try_from(question.cost).unwrap();
+                let cost = i64::try_from(question.cost.first()).unwrap();
                 self.inner.perform(&Adjust::new(*part, -cost)).await?;
             }
         }

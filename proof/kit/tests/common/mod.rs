@@ -28,7 +28,7 @@ impl Twins {
     pub(crate) fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (OracleAnswer, u64) {
         let mut parts = [Part::new(&self.limits, &mut self.held)];
         let outcome =
-            engine::decide(&mut parts, Time::from_micros(now_us), cost, mode, None).unwrap();
+            engine::decide(&mut parts, Time::from_micros(now_us), cost.into(), mode, None).unwrap();
         let fields = outcome.fields[0];
         let answer = OracleAnswer {
             admitted: outcome.granted > 0,
@@ -73,7 +73,7 @@ impl Twins {
 
     /// A refund on both: `units` of a charge when `left` were not given back before.
     pub(crate) fn refund(&mut self, now_us: u64, at_us: u64, left: u64, units: u64) -> u64 {
-        let portion = engine::Portion::part(left, 0, units);
+        let portion = (left.into(), engine::Portion::part(left, 0, units));
         let now = Time::from_micros(now_us);
         let (limits, held) = (&self.limits, &mut self.held);
         let none = engine::HoldSums::default();

@@ -27,7 +27,7 @@ impl Engine {
 
     fn ask(&mut self, now_us: u64, cost: u64, mode: Mode) -> Outcome {
         let mut parts = [Part::new(&self.limits, &mut self.held)];
-        engine::decide(&mut parts, Time::from_micros(now_us), cost, mode, None).unwrap()
+        engine::decide(&mut parts, Time::from_micros(now_us), cost.into(), mode, None).unwrap()
     }
 
     fn check(&mut self, now_us: u64, cost: u64) -> Outcome {

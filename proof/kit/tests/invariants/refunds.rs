@@ -68,7 +68,7 @@ proptest! {
             let (at, cost) = receipts.remove(pick % receipts.len());
             let now = Time::from_micros(now_us);
             let (limits, held) = (engine.limits.clone(), engine.held.clone());
-            let whole = engine::Portion::whole(cost);
+            let whole = (cost.into(), engine::Portion::whole(cost));
             let none = engine::HoldSums::default();
             let counted = &mut engine.held;
             let given = engine::refund(&limits, counted, &none, &limits, &[at], whole, now)[0];

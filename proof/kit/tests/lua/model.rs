@@ -111,7 +111,9 @@ impl Model {
     pub(crate) fn is_behind(&self, subject: &str, limits: &LimitSet, now: Time) -> bool {
         let Some((limits, mut held)) = self.held(subject, limits) else { return false };
         let part = Part::new(&limits, &mut held);
-        engine::decide(&mut [part], now, u64::from(u32::MAX), Mode::Whole, None).unwrap().changed
+        engine::decide(&mut [part], now, u64::from(u32::MAX).into(), Mode::Whole, None)
+            .unwrap()
+            .changed
     }
 
     fn keep(&mut self, subject: &str, limits: &LimitSet, held: VecStates) {
@@ -138,7 +140,7 @@ impl Model {
             .zip(carries)
             .map(|((held, (_, limits)), carried)| Part::new(limits, held).carrying(carried))
             .collect();
-        let outcome = engine::decide(&mut parts, now, cost, mode, None).unwrap();
+        let outcome = engine::decide(&mut parts, now, cost.into(), mode, None).unwrap();
         if outcome.changed {
             for ((subject, limits), held) in asked.iter().zip(helds) {
                 self.keep(subject, limits, held);
@@ -248,7 +250,8 @@ impl Model {
             };
             let Count { limits: written, held } = count;
             let none = engine::HoldSums::default();
-            let each = engine::refund(written, held, &none, limits, at_us, portion, now);
+            let whole = (charge.cost.into(), portion);
+            let each = engine::refund(written, held, &none, limits, at_us, whole, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
             if *held == VecStates::fresh(written) {
                 self.counts.remove(&key);

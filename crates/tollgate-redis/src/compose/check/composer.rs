@@ -214,7 +214,7 @@ impl<'s> Composer<'s> {
 
     /// One question, from its cost to its reply.
     pub(super) fn one(&self, out: &mut String) {
-        out.push_str(self.texts.driver("cost.lua"));
+        self.read_amounts(out);
         self.read_number_args(out);
         if self.prefix == "L." {
             out.push_str("local L = {}\n");
@@ -236,14 +236,41 @@ impl<'s> Composer<'s> {
         if self.check.mode.is_partial() {
             self.partial(out);
         }
-        for slot in self.slots().filter(|slot| slot.form == Form::Log && !self.peeks()) {
+        let logs =
+            self.slots().filter(|slot| slot.form == Form::Log && self.amount(slot).is_some());
+        for slot in logs.filter(|_| !self.peeks()) {
             let (how, sum) = (self.name("how", slot), self.name("sum", slot));
             let _ = writeln!(out, "{}{how}, {sum} = nil, nil", self.local);
         }
         for slot in self.slots() {
-            self.judge(slot, self.local, "cost", out);
+            let amount = self.amount(slot);
+            self.judge(slot, self.local, amount.as_deref().unwrap_or("0"), out);
         }
         self.decide(out);
+    }
+
+    /// The name of the amount that a limit is judged with; `None` for 0.
+    pub(super) fn amount(&self, slot: &LimitSlot<'_>) -> Option<String> {
+        let place = match slot.limit.has_capacity() {
+            true => self.check.units.iter().position(|unit| unit == slot.limit.unit())?,
+            // A ban is judged with any amount.
+            false => 0,
+        };
+        Some(if place == 0 { "cost".to_owned() } else { format!("cost{}", place + 1) })
+    }
+
+    /// The lines that read the amounts of the cost.
+    fn read_amounts(&self, out: &mut String) {
+        let text = self.texts.driver("cost.lua");
+        out.push_str(text);
+        for (place, argument) in self.check.amount_arguments().enumerate() {
+            let name = format!("cost{}", place + 2);
+            let text = text.replace("ARGV[1]", &format!("ARGV[{argument}]"));
+            let text = text.replace("local cost", &format!("local {name}"));
+            let text = text.replace("  cost =", &format!("  {name} ="));
+            let text = text.replace("not cost or cost >", &format!("not {name} or {name} >"));
+            out.push_str(&text);
+        }
     }
 
     /// A value's name: `a1` or `L.a1`.
@@ -298,7 +325,8 @@ impl<'s> Composer<'s> {
         let results: Vec<String> = results.iter().map(|what| self.name(what, slot)).collect();
         let results = results.join(", ");
         let value = |what: &&str| match *what {
-            "now" | "cost" | "1" => (*what).to_owned(),
+            "now" | "1" | "0" => (*what).to_owned(),
+            amount if amount.starts_with("cost") => amount.to_owned(),
             _ => self.name(what, slot),
         };
         let numbers = self.arguments_of(slot);
@@ -332,7 +360,10 @@ impl<'s> Composer<'s> {
     /// Lowers the cost to the remaining units; if none remain, it is a denial, as for cost 1.
     pub(super) fn partial(&self, out: &mut String) {
         out.push_str("do\n");
-        for slot in self.slots() {
+        let ban = |slot: &&LimitSlot<'_>| !self.texts.has(slot.step, "charge");
+        let is_first =
+            |slot: &&LimitSlot<'_>| ban(slot) || self.amount(slot).as_deref() == Some("cost");
+        for slot in self.slots().filter(is_first) {
             let mut text = String::new();
             let local = if self.local.is_empty() { "" } else { "local " };
             self.judge(slot, local, "1", &mut text);
@@ -371,19 +402,13 @@ impl<'s> Composer<'s> {
     /// Charges one limit; `keep` writes the result.
     pub(super) fn charge(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
-        if !self.texts.has(slot.step, "charge") {
-            // A ban takes nothing from a cost, and forgets nothing before it counts again.
-            let _ = writeln!(
-                out,
-                "  if {} then\n    {}, {} = {}, {}\n  end",
-                n("back"),
-                n("a"),
-                n("b"),
-                n("p"),
-                n("q")
-            );
+        let amount = self.amount(slot).filter(|_| self.texts.has(slot.step, "charge"));
+        let Some(amount) = amount else {
+            // A ban takes nothing from a cost, and forgets nothing before it counts again. Neither
+            // does a limit of a unit that the cost does not name.
+            self.repair(slot, out);
             return;
-        }
+        };
         let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
             Form::Pair => (&["a", "b", "reset"], vec!["p", "q", "at"]),
             Form::Row(_) => (&["reset"], vec!["row", "x", "y", "z", "at", "back"]),
@@ -391,13 +416,13 @@ impl<'s> Composer<'s> {
                 (&["reset", "how", "sum"], vec!["first", "used", "at", "back", "newest", "total"])
             }
         };
-        arguments.extend(["now", "cost"]);
+        arguments.extend(["now", amount.as_str()]);
         let mut text = String::new();
         self.call(slot, "charge", "", results, &arguments, &mut text);
         for line in text.lines() {
             let _ = writeln!(out, "  {line}");
         }
-        let _ = writeln!(out, "  {left} = {left} - cost", left = n("left"));
+        let _ = writeln!(out, "  {left} = {left} - {amount}", left = n("left"));
         let _ = writeln!(out, "  if {} ~= now then\n    unusual = true\n  end", n("at"));
     }
 
@@ -432,7 +457,7 @@ impl<'s> Composer<'s> {
         let mut more = String::new();
         for slot in slots {
             // A denial or a peek records nothing.
-            let at = if granted == "0" || self.peeks() {
+            let at = if granted == "0" || self.peeks() || self.amount(slot).is_none() {
                 "now".to_owned()
             } else {
                 self.name("at", slot)

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use tollgate::LimitSet;
+use tollgate::{LimitSet, Unit};
 
 use super::composer::{Composer, LimitSlot, Numbers, OF_PART, OF_SLOT, SubjectPart};
 use crate::compose::clock::Clock;
@@ -38,6 +38,9 @@ pub fn shape(subjects: &[&LimitSet]) -> String {
             let (form, _) = part.split_once(':').unwrap_or((&part, ""));
             // Writing to a string cannot fail.
             let _ = write!(shape, "{declared}{form};");
+            if *limit.unit() != Unit::REQUESTS {
+                let _ = write!(shape, "{};", limit.unit());
+            }
         }
     }
     shape

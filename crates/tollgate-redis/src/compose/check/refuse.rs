@@ -18,7 +18,7 @@ impl Composer<'_> {
         }
         if self.writes() == 1 && self.check.reply != ReplyFormat::Remembered {
             // Its order does the rest: see `push`.
-            for slot in logs() {
+            for slot in logs().filter(|slot| self.amount(slot).is_some()) {
                 let n = |what| self.name(what, slot);
                 let (how, repaired, first) = (n("how"), n("repaired"), n("first"));
                 let is_new = format!("{how} == 'anew' or {repaired}");
@@ -30,6 +30,10 @@ impl Composer<'_> {
             Self::refuse("true", &["SET", "RPUSH", "PEXPIRE"], out);
             for slot in logs() {
                 let n = |what| self.name(what, slot);
+                if self.amount(slot).is_none() {
+                    rare.extend([n("back"), n("repaired"), format!("{} > 0", n("carried"))]);
+                    continue;
+                }
                 rare.push(format!("{how} == 'anew' or {how} == 'amend'", how = n("how")));
                 rare.push(n("repaired"));
                 rare.push(format!("({} or 0) > 1", n("first")));

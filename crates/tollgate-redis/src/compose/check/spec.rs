@@ -1,5 +1,6 @@
 //! The parts of a check's script, and the format of its reply.
 
+use tollgate::Unit;
 use tollgate::engine::Mode;
 
 use crate::compose::clock::Clock;
@@ -27,7 +28,7 @@ pub enum ReplyFormat {
 }
 
 /// Describes the script of a check.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Check {
     /// All or nothing, partial, or a peek.
@@ -36,23 +37,37 @@ pub struct Check {
     pub clock: Clock,
     /// The format of the reply.
     pub reply: ReplyFormat,
+    /// The units of the cost, each with an argument for its amount: the first argument, and one for
+    /// each other behind the others. A limit of another unit has the amount 0.
+    pub units: Vec<Unit>,
 }
 
 impl Check {
     /// A check by the server's clock, with the verbose reply.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
-        Self { mode, clock: Clock::Server, reply: ReplyFormat::Verbose }
+        let units = vec![Unit::REQUESTS];
+        Self { mode, clock: Clock::Server, reply: ReplyFormat::Verbose, units }
+    }
+
+    /// The number of the argument with the amount of each unit but the first.
+    pub(super) fn amount_arguments(&self) -> impl Iterator<Item = usize> {
+        let first = self.arguments_of_answer();
+        (1..self.units.len()).map(move |place| first + place)
+    }
+
+    fn arguments_of_answer(&self) -> usize {
+        match self.reply {
+            ReplyFormat::Boolean => 1,
+            ReplyFormat::Verbose => 2,
+            ReplyFormat::Remembered => 4,
+        }
     }
 
     /// The number of arguments of the script.
     #[must_use]
     pub fn arguments(&self) -> usize {
-        let answer = match self.reply {
-            ReplyFormat::Boolean => 1,
-            ReplyFormat::Verbose => 2,
-            ReplyFormat::Remembered => 4,
-        };
-        answer + usize::from(self.clock != Clock::Server)
+        let answer = self.arguments_of_answer();
+        answer + self.units.len() - 1 + usize::from(self.clock != Clock::Server)
     }
 }

@@ -17,7 +17,10 @@ impl Composer<'_> {
         }
         for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
             let mut text = String::new();
-            self.push(slot, &mut text);
+            match self.amount(slot) {
+                Some(_) => self.push(slot, &mut text),
+                None => self.mend_log(slot, &mut text),
+            }
             blocks.push(text);
         }
         if self.parts.len() == 1 && blocks.len() == 1 {
@@ -239,29 +242,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
         }
         let _ = writeln!(out, "if {} then", any.join(" or "));
         for slot in self.slots() {
-            let n = |what| self.name(what, slot);
-            let _ = match slot.form {
-                Form::Pair => write!(
-                    out,
-                    "  if {} then\n    {}, {} = {}, {}\n  end\n",
-                    n("back"),
-                    n("a"),
-                    n("b"),
-                    n("p"),
-                    n("q"),
-                ),
-                Form::Row(_) => write!(
-                    out,
-                    "  if {} then\n    {}_repair({}, {}, {}, {})\n  end\n",
-                    n("back"),
-                    slot.step.name,
-                    n("row"),
-                    n("x"),
-                    n("y"),
-                    self.arguments(slot),
-                ),
-                Form::Log => Ok(()),
-            };
+            self.repair(slot, out);
         }
         self.refuse_repairs(out);
         for part in &self.parts {
@@ -276,6 +257,34 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
         }
         self.drop_stale("  ", out);
         out.push_str("end\n");
+    }
+
+    /// Repairs the integers of a limit that are in the future.
+    pub(super) fn repair(&self, slot: &LimitSlot<'_>, out: &mut String) {
+        let n = |what| self.name(what, slot);
+        // Writing to a string cannot fail.
+        let _ = match slot.form {
+            Form::Pair => write!(
+                out,
+                "  if {} then\n    {}, {} = {}, {}\n  end\n",
+                n("back"),
+                n("a"),
+                n("b"),
+                n("p"),
+                n("q"),
+            ),
+            Form::Row(_) => write!(
+                out,
+                "  if {} then\n    {}_repair({}, {}, {}, {})\n  end\n",
+                n("back"),
+                slot.step.name,
+                n("row"),
+                n("x"),
+                n("y"),
+                self.arguments(slot),
+            ),
+            Form::Log => Ok(()),
+        };
     }
 
     /// A condition in Lua: more is used of a subject's limits than their bursts.

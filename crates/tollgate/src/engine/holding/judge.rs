@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::cost::Amounts;
 use crate::engine::amount::{Amount, kept_of};
 use crate::engine::charge::charge_one;
 use crate::engine::holds::{self, Holds, MAX_ENDS, OpenHold};
@@ -80,35 +81,37 @@ pub(super) fn earlier(hold: OpenHold, by_us: u64) -> OpenHold {
 pub(super) fn judge(
     parts: &mut [PartView<'_>],
     now: Time,
-    mut cost: u64,
+    mut cost: Amounts<'_>,
     mode: Mode,
     terms: Option<HoldTerms>,
 ) -> Outcome {
     let mut fields: SmallVec<[Fields; 2]> = SmallVec::new();
+    if mode.is_partial() {
+        for part in parts.iter_mut() {
+            part.judge(now, cost.with_first(1), terms, &mut fields);
+        }
+        let limits = parts.iter().flat_map(|part| part.limits.limits());
+        let bounds = limits.zip(&fields).filter(|(limit, _)| cost.first_is_of(limit));
+        let least = bounds.map(|(_, field)| field.remaining).min().unwrap_or(0);
+        // With nothing left, the check is denied as for cost 1.
+        cost = cost.with_first(cost.first().min(least).max(1));
+        fields.clear();
+    }
     for part in parts.iter_mut() {
         part.judge(now, cost, terms, &mut fields);
-    }
-    if mode.is_partial() {
-        let least = fields.iter().map(|field| field.remaining).min().unwrap_or(0);
-        // With nothing left, the check is denied as for cost 1.
-        cost = cost.min(least).max(1);
-        fields.clear();
-        for part in parts.iter_mut() {
-            part.judge(now, cost, terms, &mut fields);
-        }
     }
     // Slots are taken by holds alone: a check that places none would never give them back.
     let needs_hold = parts.iter().any(|part| part.limits.needs_hold());
     let is_stray = needs_hold && terms.is_none() && !mode.is_peek();
     let admitted = !is_stray && fields.iter().all(|field| field.retry_after_us == Some(0));
-    Outcome::new(if admitted { cost } else { 0 }, fields, 0, now)
+    Outcome::new(if admitted { cost.first() } else { 0 }, fields, 0, now)
 }
 
 impl PartView<'_> {
     fn judge(
         &mut self,
         now: Time,
-        cost: u64,
+        cost: Amounts<'_>,
         terms: Option<HoldTerms>,
         fields: &mut SmallVec<[Fields; 2]>,
     ) {
@@ -142,9 +145,10 @@ impl PartView<'_> {
         let kept = kept_of(limit, &self.held.sums);
         let judgement = limit.step().judge(&mut self.states.cell(place), now, wanted);
         let remaining = judgement.remaining.saturating_sub(kept);
-        let ahead = self.ahead.amount.on(limit).taken;
+        let ahead = self.ahead.amount().on(limit).taken;
         let is_behind = ahead > 0 && wanted + ahead > remaining;
-        let mut retry_after_us = if wanted <= remaining {
+        let is_free = wanted > 0 && wanted <= remaining;
+        let mut retry_after_us = if is_free || wanted == 0 && self.fits(limit, place, now, 0) {
             0
         } else if wanted > limit.capacity() {
             NEVER_US
@@ -166,6 +170,13 @@ impl PartView<'_> {
         let until_hold = retry_after_us != NEVER_US && retry_after_us > judgement.retry_after_us;
         let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
         Judged { remaining, retry_after_us, reset_after_us, until_hold }
+    }
+
+    /// Whether a limit admits an amount now, whoever waits ahead.
+    pub(super) fn fits(&mut self, limit: &Limit, place: Place, now: Time, wanted: u64) -> bool {
+        let all = wanted + kept_of(limit, &self.held.sums);
+        let mut cell = self.states.cell(place);
+        all <= limit.capacity() && limit.step().judge(&mut cell, now, all).retry_after_us == 0
     }
 
     /// The wait until a limit is fresh, if every hold ends by itself.

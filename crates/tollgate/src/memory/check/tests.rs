@@ -54,7 +54,8 @@ fn the_fast_path_answers_as_the_engine() {
             let mode = [Mode::Whole, Mode::Peek, Mode::Partial, Mode::Whole][(i % 4) as usize];
             let cost = 1 + i % 3 * (i % 2);
             let mut parts = [Part::new(&limits, &mut held)];
-            let expected = decide(&mut parts, Time::from_micros(at), cost, mode, None).unwrap();
+            let expected =
+                decide(&mut parts, Time::from_micros(at), cost.into(), mode, None).unwrap();
             let answer = match known(&limiter, part, cost, mode) {
                 Some(answer) => {
                     used += 1;

@@ -17,7 +17,8 @@ use crate::question::{Counted, Question};
 use crate::time::Time;
 
 impl MemoryStore {
-    /// Answers for a subject that has an entry under exactly these limits; `None` for any other.
+    /// Answers for a subject that has an entry under exactly these limits, which count requests
+    /// alone; `None` for any other.
     /// `one` converts the answer of a single limit, `set` that of several. `LITERAL` means that the
     /// subject is unparsed text rather than a written form; it then finds only entries that it
     /// certainly means.
@@ -32,6 +33,9 @@ impl MemoryStore {
         one: impl FnOnce(Single) -> T,
         set: impl FnOnce(&mut Outcome) -> T,
     ) -> Option<T> {
+        if !limits.is_plain() {
+            return None;
+        }
         let key = Key::new(subject.as_bytes(), self.hash(subject.as_bytes(), limits));
         let index = shard_of(key.hash);
         let mut shard = self.lock(index);
@@ -46,7 +50,7 @@ impl MemoryStore {
         };
         let Some(step) = limits.only_step() else {
             let large = large.get_mut(slot.index())?.as_mut()?;
-            let mut outcome = decide_set(limits, large, now, cost, mode);
+            let mut outcome = decide_set(limits, large, now, cost.into(), mode);
             outcome.receipt = number(outcome.granted);
             drop(shard);
             return Some(set(&mut outcome));
@@ -70,7 +74,9 @@ impl MemoryStore {
     /// Places a hold on a count that has holds already. `None` for any that the general path has to
     /// see, and where too many are open: nothing was placed or charged then.
     pub(in crate::memory) fn hold_known(&self, question: &Question<'_>) -> Option<Outcome> {
-        let ([part], Some(terms), None) = (question.parts, question.hold, question.request) else {
+        let ([part], Some(terms), None, Some(cost)) =
+            (question.parts, question.hold, question.request, question.cost.plain())
+        else {
             return None;
         };
         if question.mode != Mode::Whole {
@@ -88,11 +94,10 @@ impl MemoryStore {
         let large = large.get_mut(slot.index())?.as_mut()?;
         let mut holds = large.holds.take()?;
         let table = &mut holds.table;
-        let cost = question.cost;
         let mut outcome = hold_one(limits, large, table, now, cost, terms);
         if outcome.is_none() {
             let part = Part::new(limits, large).holding(table);
-            outcome = decide(&mut [part], now, cost, Mode::Whole, Some(*terms)).ok();
+            outcome = decide(&mut [part], now, cost.into(), Mode::Whole, Some(*terms)).ok();
         }
         holds.settle();
         large.holds = Some(holds);

@@ -29,7 +29,7 @@ local function fixed_judge(start, count, at, now, cost, units, period)
   local wait = 0
   if cost > units then
     wait = -1
-  elseif cost > remaining then
+  elseif count + cost > units then
     wait = reset
   end
   if count == 0 then
@@ -61,6 +61,10 @@ end
 
 local function fixed_migrate(start, count, now, was, units, period, first_hit)
   if was[2] == period and was[3] == first_hit then
+    -- A window that has ended counts again where the clock steps back.
+    if count == 0 then
+      return was.words[1], was.words[2]
+    end
     return start, count
   end
   -- The old start counts as now where it lies ahead: that is skew.

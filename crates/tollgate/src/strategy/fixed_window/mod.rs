@@ -105,7 +105,7 @@ impl super::Step for Step {
         let view = self.view(cell, now);
         let remaining = self.units.saturating_sub(view.count);
         let wait_us = view.start_us + self.period_us - now.as_micros();
-        let retry_after_us = if cost <= remaining {
+        let retry_after_us = if view.count + cost <= self.units {
             0
         } else if cost > self.units {
             NEVER_US
@@ -167,6 +167,11 @@ impl super::Step for Step {
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let view = was.view(old, now);
         let same = self.period_us == was.period_us && self.anchor == was.anchor;
+        if same && view.count == 0 {
+            // A window that has ended counts again where the clock steps back.
+            cell.words().copy_from_slice(old.words());
+            return;
+        }
         let start_us = if same { view.start_us } else { self.start(view.at_us) };
         Self::store(cell, start_us, view.count);
     }

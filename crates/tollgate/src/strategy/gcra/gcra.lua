@@ -29,10 +29,6 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, most, whole, p
   if us > free or us == free and us_num > free_num then
     units = units - 1
   end
-  -- More is used than the burst.
-  if units < 0 then
-    units = 0
-  end
   local wait = 0
   if cost > units then
     if cost > burst then
@@ -49,6 +45,10 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, most, whole, p
         wait = wait + 1
       end
     end
+  end
+  -- More is used than the burst.
+  if units < 0 then
+    units = 0
   end
   if num > 0 then
     backlog = backlog + 1

@@ -122,7 +122,8 @@ impl super::Step for Step {
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
         let (backlog, stepped_back) = self.backlog(cell, now);
         let remaining = self.emission.units_in(self.emission.minus(self.full, backlog));
-        let retry_after_us = if cost <= remaining {
+        // A cost of 0 waits as long as more is used than the burst.
+        let retry_after_us = if cost <= remaining && cost > 0 {
             0
         } else if cost > self.burst {
             NEVER_US

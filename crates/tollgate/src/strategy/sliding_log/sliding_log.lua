@@ -61,7 +61,7 @@ local function log_judge(event, first, before, used, at, back, newest, now, cost
   end
   if cost > units then
     wait = -1
-  elseif cost > remaining then
+  elseif used + cost > units then
     local leaving = now
     if not back then
       local freed = used + cost - units

@@ -269,8 +269,9 @@ impl super::Step for Step {
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
         let words = cell.words();
         let view = self.view(words, now);
-        let remaining = self.units.saturating_sub(self.used(&view));
-        let retry_after_us = if cost <= remaining {
+        let used = self.used(&view);
+        let remaining = self.units.saturating_sub(used);
+        let retry_after_us = if used + cost <= self.units {
             0
         } else if cost > self.units {
             NEVER_US

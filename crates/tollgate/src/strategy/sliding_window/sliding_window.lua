@@ -99,7 +99,7 @@ local function window_judge(row, bucket, inside, straddling, at, back, now, cost
   local wait = 0
   if cost > units then
     wait = -1
-  elseif cost > remaining then
+  elseif used + cost > units then
     wait = window_ready(row, bucket, inside, straddling, at, back, cost, units, precision,
       buckets, rounding) - now
   end

@@ -30,7 +30,7 @@ local function interval_judge(refilled, missing, at, now, cost, units, period, b
   local wait = 0
   if cost > burst then
     wait = -1
-  elseif cost > remaining then
+  elseif missing + cost > burst then
     wait = interval_wait(refilled, now, missing + cost - burst, units, period)
   end
   return remaining, wait, interval_wait(refilled, now, missing, units, period)

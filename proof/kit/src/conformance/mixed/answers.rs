@@ -105,7 +105,7 @@ impl<M: StoreMaker> Run<'_, M> {
         }
         let receipt = receipt.ok_or(("receipt", "none".to_owned()))?;
         let charge = self.oracle.last_charge(granted);
-        let said = (receipt.cost, receipt.at, receipt.charges.len());
+        let said = (receipt.units(), receipt.at, receipt.charges.len());
         same("receipt", said, (granted, decision.at(), 1))?;
         for (seen, at_us) in receipt.charges[0].at_us.iter().zip(charge.at_us()) {
             same("time of the charge", *seen, at_us.unwrap_or(*seen))?;

@@ -417,9 +417,12 @@ impl<M: StoreMaker> Run<'_, M> {
         }
         let place = self.charges.len() - 1 - pick % self.charges.len();
         let (receipt, charge) = &mut self.charges[place];
-        let units = 1 + units.wrapping_sub(1) % receipt.cost;
-        let at =
-            format!("refund {units} of the receipt of {} units at {:?}", receipt.cost, receipt.at);
+        let units = 1 + units.wrapping_sub(1) % receipt.units();
+        let at = format!(
+            "refund {units} of the receipt of {} units at {:?}",
+            receipt.units(),
+            receipt.at
+        );
         self.told.push(format!("{now_us} {at}"));
         let refund = answered(block_on(self.world.limiter.refund(receipt.part(units))))?;
         let is_void = self.oracle.was_reset_since(charge);

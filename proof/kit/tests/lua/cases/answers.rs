@@ -43,7 +43,7 @@ pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
             // Under other numbers in turn, so that answers say what was carried over.
             let other = text.replace("7/m", "8/m").replace("6/m", "9/m").replace("5/m", "4/m");
             let sets = [set(text), set(&other)];
-            let scripts = sets.each_ref().map(|limits| check(texts, of, &[limits]));
+            let scripts = sets.each_ref().map(|limits| check(texts, of.clone(), &[limits]));
             let mut pair = Pair::by(clock, texts.clone());
             let mut fake = Fake::new().bounded();
             for i in 0..24 {

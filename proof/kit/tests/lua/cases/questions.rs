@@ -62,7 +62,7 @@ pub(super) fn wrong_numbers(texts: &Texts) -> Result<(), Difference> {
                 let limits = set("a: 7/m via gcra, b: 5/m via sliding_log");
                 let mut of = Check::new(mode);
                 (of.reply, of.clock) = (answer, clock);
-                let script = check(texts, of, &[&limits]);
+                let script = check(texts, of.clone(), &[&limits]);
                 let mut keys = place(&limits).check;
                 if answer == ReplyFormat::Remembered {
                     keys.push("request".to_owned());
@@ -105,7 +105,7 @@ pub(super) fn together(texts: &Texts) -> Result<(), Difference> {
                 let text = (1..=8).map(limit).collect::<Vec<_>>().join(", ");
                 let mut of = Check::new(Mode::Whole);
                 (of.reply, of.clock) = (answer, clock);
-                one_fails(texts, of, &set(&text))?;
+                one_fails(texts, of.clone(), &set(&text))?;
                 four_subjects(texts, of, strategy)?;
             }
         }

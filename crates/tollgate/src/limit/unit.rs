@@ -1,0 +1,92 @@
+//! Units: what limits count.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::error::ParseError;
+
+/// The longest name of a unit, in bytes.
+pub const MAX_UNIT_BYTES: usize = 32;
+
+/// The unit of a limit: what it counts. A name such as `tokens`, of a lowercase letter and then
+/// lowercase letters, digits and `_`.
+///
+/// ```
+/// use tollgate::{Limit, Unit};
+/// let limit: Limit = "100000/m of tokens via gcra".parse()?;
+/// assert_eq!(limit.unit().name(), "tokens");
+/// let usual: Limit = "10/s".parse()?;
+/// assert_eq!(*usual.unit(), Unit::REQUESTS);
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit([u8; MAX_UNIT_BYTES]);
+
+impl Unit {
+    /// Requests: the unit of every limit that names none, and of a plain cost.
+    pub const REQUESTS: Self = Self::of_text(b"requests");
+
+    /// Slots: the unit of limits such as `20 at once`.
+    pub const SLOTS: Self = Self::of_text(b"slots");
+
+    const fn of_text(text: &[u8]) -> Self {
+        let mut bytes = [0; MAX_UNIT_BYTES];
+        let mut at = 0;
+        while at < text.len() {
+            bytes[at] = text[at];
+            at += 1;
+        }
+        Self(bytes)
+    }
+
+    /// Its name, as in `of tokens`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(MAX_UNIT_BYTES);
+        core::str::from_utf8(&self.0[..length]).unwrap_or_default()
+    }
+
+    /// Why a cost beyond a limit of so many is never admitted, for people.
+    #[must_use]
+    pub fn beyond(&self, limit: u64) -> String {
+        match *self {
+            Self::REQUESTS => format!("the cost is above {limit}"),
+            Self::SLOTS => format!("more slots are asked for than there are, {limit}"),
+            other => format!("the cost is above {limit} {other}"),
+        }
+    }
+}
+
+impl FromStr for Unit {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut bytes = text.bytes();
+        let is_sound = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase())
+            && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            && text.len() <= MAX_UNIT_BYTES;
+        if is_sound {
+            return Ok(Self::of_text(text.as_bytes()));
+        }
+        Err(ParseError::whole(
+            text,
+            "this is not the name of a unit",
+            format!(
+                "a unit is a lowercase letter, then lowercase letters, digits or `_`, at most \
+                 {MAX_UNIT_BYTES}, such as `tokens`"
+            ),
+        ))
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Debug for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Unit({self})")
+    }
+}

@@ -1,0 +1,186 @@
+//! Costs of several units: their text, their errors, and the limit that binds.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+use std::time::Duration;
+
+use tollgate::{
+    Ask, Cost, Limit, LimitSet, Limiter, MAX_COST, ManualClock, MemoryStore, Reserve, Unit,
+};
+
+fn limiter(limits: &str) -> Limiter {
+    let clock = ManualClock::at_micros(1_763_632_000_000_000);
+    Limiter::new(limits.parse().unwrap(), MemoryStore::builder().clock(clock).build())
+}
+
+fn cost(text: &str) -> Cost {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_cost_reads_as_it_is_written() {
+    for (written, read) in [
+        ("5", "5"),
+        ("requests=5", "5"),
+        ("tokens=0,requests=5", "5"),
+        ("tokens=800,requests=1", "requests=1,tokens=800"),
+        (" tokens=800 , bytes=7 ", "bytes=7,tokens=800"),
+        (
+            "a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=1099511627776",
+            "a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=1099511627776",
+        ),
+    ] {
+        assert_eq!(cost(written).to_string(), read, "{written}");
+        assert_eq!(cost(read), cost(written), "{written}");
+    }
+    assert_eq!(cost("7"), Cost::from(7));
+}
+
+#[test]
+fn what_is_no_cost_says_why() {
+    for (written, why) in [
+        ("", "this is not an amount"),
+        ("0", "takes nothing"),
+        ("requests=0,tokens=0", "takes nothing"),
+        ("-1", "this is not an amount"),
+        ("tokens=-1", "this is not an amount"),
+        ("tokens=", "this is not an amount"),
+        ("tokens=1.5", "this is not an amount"),
+        ("tokens=1099511627777", "too large"),
+        ("1099511627777", "too large"),
+        ("99999999999999999999999", "too large"),
+        ("tokens=1,requests", "write `UNIT=AMOUNT`"),
+        ("tokens=1,,requests=1", "write `UNIT=AMOUNT`"),
+        ("Tokens=1", "lowercase"),
+        ("=1", "this is not the name of a unit"),
+        ("a-b=1", "this is not the name of a unit"),
+        ("tokens=1,tokens=2", "`tokens` is given twice"),
+        ("a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1", "9 units"),
+    ] {
+        let error = written.parse::<Cost>().unwrap_err().to_string();
+        assert!(error.contains(why), "{written}: {error}");
+    }
+    let long = "a".repeat(33);
+    assert!(Cost::new([(&*long, 1)]).unwrap_err().to_string().contains("at most 32"));
+    assert!(Cost::new([("a", MAX_COST + 1)]).unwrap_err().to_string().contains("2^40"));
+}
+
+#[test]
+fn a_unit_is_part_of_a_limit() {
+    let limit: Limit = "100000/m of tokens via gcra".parse().unwrap();
+    assert_eq!(limit.full_text(), "100000/m of tokens burst 100000 via gcra");
+    assert_eq!((limit.identity(), limit.unit().name()), ("gcra/1m/tokens", "tokens"));
+    assert_eq!(limit.to_string().parse::<Limit>().unwrap(), limit);
+    let named = limit.named("budget").unwrap();
+    assert_eq!(named.identity(), "budget/tokens");
+    assert_eq!("budget: 100000/m of=tokens via=gcra".parse::<Limit>().unwrap(), named);
+    let usual: Limit = "10/s of requests".parse().unwrap();
+    assert_eq!(usual, "10/s".parse().unwrap());
+    assert_eq!(*"20 at once".parse::<Limit>().unwrap().unit(), Unit::SLOTS);
+    // One set may have a limit of each unit, and not two of one name.
+    let set: LimitSet = "10/s via gcra, 10/s of tokens via gcra".parse().unwrap();
+    assert_eq!(set.identity(), "gcra/1s,gcra/1s/tokens");
+    for (text, why) in [
+        ("a: 10/s via gcra, a: 10/s of tokens via gcra", "two limits"),
+        ("10/s of tokens via gcra, 20/s of tokens via gcra", "two limits"),
+        ("10/s of Tokens", "lowercase"),
+        ("10/s of", "`of` needs a value"),
+        ("10/s of a of b", "`of` is given twice"),
+        ("10/s of slots", "20 at once"),
+        ("20 at once of tokens", "takes no `of`"),
+        ("100000/m of tokens", "would remember every event"),
+    ] {
+        let error = text.parse::<LimitSet>().unwrap_err().to_string();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+#[test]
+fn each_limit_takes_its_own_amount_or_none_does() {
+    let limiter = limiter("60/m via gcra, 1000/m of tokens via fixed_window");
+    let ask = |text: &str| limiter.check(Ask::new("bob").cost(cost(text))).now().unwrap();
+    let left = |text: &str| {
+        let peek = limiter.check(Ask::new("bob").cost(cost(text)).peek()).now().unwrap();
+        peek.reports().map(|report| report.remaining()).collect::<Vec<_>>()
+    };
+    let first = ask("requests=1,tokens=800");
+    assert!(first.is_allowed());
+    assert_eq!((first.limit(), first.remaining(), first.unit().name()), (1000, 200, "tokens"));
+    assert_eq!(first.amounts().to_string(), "requests=1,tokens=800");
+    // Too many tokens: no request is charged.
+    let denied = ask("requests=1,tokens=201");
+    assert!(!denied.is_allowed() && denied.unit().name() == "tokens");
+    assert_eq!(left("1"), [59, 200]);
+    // All tokens are used, and nothing is owed: requests go on.
+    assert!(ask("tokens=200").is_allowed());
+    let plain = limiter.check("bob").now().unwrap();
+    assert_eq!(
+        (plain.is_allowed(), plain.remaining(), plain.unit().name()),
+        (true, 58, "requests")
+    );
+    assert!(!ask("requests=1,tokens=1").is_allowed());
+    assert!(ask("tokens=1001").is_never());
+}
+
+#[test]
+fn the_limit_with_room_for_the_fewest_more_binds() {
+    let limits = "100/m via gcra, 1000/m of tokens via gcra, 90/m of bytes via gcra";
+    for (text, unit, remaining) in [
+        ("requests=1,tokens=5", "requests", 99),
+        ("requests=1,tokens=20", "tokens", 980),
+        ("requests=1,tokens=10", "requests", 99),
+        ("tokens=10,bytes=1", "bytes", 89),
+        ("bytes=90", "bytes", 0),
+    ] {
+        let limiter = limiter(limits);
+        let decision = limiter.check(Ask::new("bob").cost(cost(text))).now().unwrap();
+        assert_eq!((decision.unit().name(), decision.remaining()), (unit, remaining), "{text}");
+    }
+}
+
+#[test]
+fn a_part_is_of_the_first_unit() {
+    let limiter = limiter("9/m via gcra, 1000/m of tokens via gcra");
+    let partial = |text: &str| limiter.check(Ask::new("bob").cost(cost(text)).partial()).now();
+    let some = partial("requests=20,tokens=100").unwrap();
+    assert_eq!((some.granted(), some.amounts().to_string()), (9, "requests=9,tokens=100".into()));
+    assert!(!partial("requests=1,tokens=100").unwrap().is_allowed());
+    assert_eq!(partial("tokens=5000").unwrap().granted(), 900);
+}
+
+#[test]
+fn an_unknown_unit_names_the_known_ones() {
+    let both = limiter("9/m via gcra, 1000/m of tokens via gcra");
+    let error = |limiter: &Limiter, text: &str| {
+        limiter.check(Ask::new("bob").cost(cost(text))).now().unwrap_err().to_string()
+    };
+    let why = error(&both, "requests=1,token=5");
+    assert!(why.contains("no limit counts `token`") && why.contains("requests, tokens"), "{why}");
+    let plain = limiter("9/m via gcra");
+    assert!(error(&plain, "requests=1,tokens=5").contains("give amounts of requests"));
+    let tokens = limiter("1000/m of tokens via gcra");
+    assert!(error(&tokens, "1").contains("give amounts of tokens"));
+    assert!(tokens.check("bob").now().unwrap_err().to_string().contains("`requests`"));
+    // A unit of another subject's limits is known, and each subject is charged its own.
+    let set: LimitSet = "500/m of tokens via gcra".parse().unwrap();
+    let ask = Ask::new("bob").and_under("team:7", &set).cost(cost("requests=1,tokens=5"));
+    assert!(plain.check(ask).now().unwrap().is_allowed());
+}
+
+#[test]
+fn what_is_of_requests_alone_refuses_other_units() {
+    let limiter = limiter("9/m via gcra, 1000/m of tokens via gcra");
+    let reserve = Reserve::from(Duration::from_secs(9));
+    let told = [
+        limiter.hold(Ask::new("bob").reserve(reserve)).now().unwrap_err().to_string(),
+        limiter.charge("bob").now().unwrap_err().to_string(),
+        limiter.admin().adjust("bob", 5).now().unwrap_err().to_string(),
+    ];
+    for error in told {
+        assert!(error.contains("requests and slots alone"), "{error}");
+    }
+    let receipt = limiter.check(Ask::new("bob").cost(cost("requests=2,tokens=9"))).now().unwrap();
+    let receipt = receipt.receipt().unwrap();
+    let error = limiter.refund(receipt.part(1)).now().unwrap_err().to_string();
+    assert!(error.contains("given back as a whole"), "{error}");
+    assert_eq!(limiter.refund(&receipt).now().unwrap().given, [2, 9]);
+}
