@@ -1,6 +1,6 @@
-//! The notation of limits: `[NAME:] N/D [of UNIT] [burst B] [precision P] [rounding R] [refill R] [anchor A]
-//! [debt M] [via STRATEGY] [lease L]`, `[NAME:] N at once [hold D]` or `[NAME:] ban D after N
-//! denials in D [up to D]`, joined by `,` or `;`.
+//! The notation of limits: `[NAME:] N/D [of UNIT] [burst B] [precision P] [rounding R] [refill R]
+//! [anchor A] [debt M] [via STRATEGY] [lease L]`, `[NAME:] N at once [hold D]` or `[NAME:] ban D
+//! after N denials in D [up to D]`, joined by `,` or `;`.
 
 use core::iter::Peekable;
 use core::ops::Range;

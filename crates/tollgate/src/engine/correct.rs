@@ -62,11 +62,12 @@ impl Portion {
     }
 }
 
-/// Refunds the portion of a charge of `cost` that still counts. The charge was recorded at `charged_at_us`,
-/// one time per limit of `charged` in declared order. The state may since have been written under
-/// other numbers, `limits`: limits are matched by identity. A limit whose strategy changed refunds
-/// nothing, and neither does a charge that would no longer count under its own numbers
-/// ([`spent_until_us`]).
+/// Refunds the portion of a charge of `cost` that still counts. The charge was recorded at
+/// `charged_at_us`, one time per limit of `charged` in declared order.
+///
+/// The state may since have been written under other numbers, `limits`: limits are matched by
+/// identity. A limit whose strategy changed refunds nothing, and neither does a charge that would
+/// no longer count under its own numbers ([`spent_until_us`]).
 ///
 /// Returns by how many units `remaining` rose beside the open holds, which `held` adds up, per
 /// limit of `charged`.

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::amount::{Amount, Claim};
-use super::denial::deny;
+use super::denial::{deny, repair};
 use super::holding::decide_among_holds;
 use super::{Carried, Fields, HoldRefusal, Mode, Outcome, Part, States};
 use crate::cost::Amounts;
@@ -15,8 +15,8 @@ use crate::time::Time;
 /// Judges every limit of every part at one time, and charges all of them or none. Given `terms`, it
 /// also places a hold on every part; a peek places none, and judges as if it would.
 ///
-/// Each limit is judged with the amount of its unit. When [`Outcome::changed`] is true, the states and the holds have changed
-/// and must be written back. Otherwise they are unchanged.
+/// Each limit is judged with the amount of its unit. When [`Outcome::changed`] is true, the states
+/// and the holds have changed and must be written back. Otherwise they are unchanged.
 ///
 /// # Errors
 /// A hold that a count has no place for, or whose name is in use. Nothing has changed then.
@@ -164,13 +164,5 @@ pub(super) fn charge<S: States + ?Sized>(
         field.remaining -= taken;
         field.reset_after_us = charged.reset_after_us;
         field.charged_at_us = charged.at_us;
-    }
-}
-
-/// Repairs the states of a set that are in the future.
-#[cold]
-pub(super) fn repair<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time) {
-    for (limit, place) in limits.limits().iter().zip(limits.places()) {
-        limit.step().repair(&mut states.cell(*place), now);
     }
 }

@@ -1,4 +1,5 @@
-//! The effect of a denial on bans: they count the denials of the other limits of their set.
+//! The effects of a denial: bans count the denials of the other limits of their set, and states
+//! that lie in the future are repaired.
 
 use super::{Fields, States};
 use crate::limit::LimitSet;
@@ -46,4 +47,12 @@ pub fn counts_denial(limits: &LimitSet, fields: &[Fields]) -> bool {
         each.any(|(limit, field)| limit.hears_denials() == bans && field.retry_after_us != Some(0))
     };
     limits.hears_denials() && denied(false) && !denied(true)
+}
+
+/// Repairs the states of a set that are in the future.
+#[cold]
+pub(super) fn repair<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time) {
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        limit.step().repair(&mut states.cell(*place), now);
+    }
 }

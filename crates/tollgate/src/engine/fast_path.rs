@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use super::amount::{Amount, kept_of};
-use super::decide::{Judged, charge, repair};
-use super::denial::deny;
+use super::decide::{Judged, charge};
+use super::denial::{deny, repair};
 use super::holds::{self, Holds as _, MAX_HOLDS, OpenHold};
 use super::{Carried, Fields, HoldTable, Mode, Outcome, Placed, Single, States};
 use crate::cost::Amounts;

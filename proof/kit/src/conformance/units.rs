@@ -119,7 +119,7 @@ impl<S: Store> History<S> {
         expected.is_told_by(&decision, &what);
     }
 
-    /// What the definitions say, of which the oracles keep what the check does.
+    /// The answer of the definitions. The oracles keep what the check does.
     fn expected(
         &mut self,
         limits: &LimitSet,
