@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use tollgate::{
-    Ask, Decision, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Patience, Receipt, Reserve,
-    Store, Subject,
+    Ask, Cost, Decision, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Patience, Receipt,
+    Reserve, Store, Subject,
 };
 
 use crate::answer::BindingAnswer;
@@ -16,8 +16,8 @@ pub enum Operation {
     Check {
         /// The subjects.
         parts: Vec<SubjectPart>,
-        /// The units.
-        cost: u64,
+        /// The cost.
+        cost: Cost,
         /// Whether as much is charged as remains.
         partial: bool,
         /// How the caller waits.
@@ -27,8 +27,8 @@ pub enum Operation {
     Peek {
         /// The subjects.
         parts: Vec<SubjectPart>,
-        /// The units.
-        cost: u64,
+        /// The cost.
+        cost: Cost,
         /// Whether as much would be charged as remains.
         partial: bool,
         /// The kind of cost that is judged.
@@ -38,8 +38,8 @@ pub enum Operation {
     Charge {
         /// The subject.
         subject: String,
-        /// The units.
-        cost: u64,
+        /// The cost.
+        cost: Cost,
     },
     /// Forgets a count.
     Reset {
@@ -52,8 +52,8 @@ pub enum Operation {
     Reserve {
         /// The subject.
         subject: String,
-        /// The units.
-        cost: u64,
+        /// The cost.
+        cost: Cost,
         /// Until when, and the effect of its end.
         reserve: Reserve,
         /// The caller's id for the hold.
@@ -70,8 +70,8 @@ pub enum Operation {
         /// How the caller waits.
         patience: Patience,
     },
-    /// Settles a hold at so many units.
-    Commit(HoldRef, u64),
+    /// Settles a hold at what was used.
+    Commit(HoldRef, Cost),
     /// Settles a hold at none.
     Release(HoldRef),
     /// Releases the hold of an answer that nobody waits for any more.
@@ -101,7 +101,7 @@ impl HoldRef {
 }
 
 /// An ask for a hold.
-fn for_hold(subject: &str, cost: u64, name: Option<HoldName>) -> Ask<'_> {
+fn for_hold(subject: &str, cost: Cost, name: Option<HoldName>) -> Ask<'_> {
     let ask = Ask::new(subject).cost(cost);
     match name {
         Some(name) => ask.named(name),
@@ -128,7 +128,7 @@ impl From<String> for SubjectPart {
 ///
 /// # Errors
 /// There are no parts.
-pub fn ask(parts: &[SubjectPart], cost: u64, partial: bool) -> Result<Ask<'_>, Error> {
+pub fn ask(parts: &[SubjectPart], cost: impl Into<Cost>, partial: bool) -> Result<Ask<'_>, Error> {
     let mut parts = parts.iter();
     let Some(first) = parts.next() else {
         return Err(Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned()));
@@ -150,8 +150,8 @@ pub fn ask(parts: &[SubjectPart], cost: u64, partial: bool) -> Result<Ask<'_>, E
 impl Operation {
     /// A check of one subject.
     #[must_use]
-    pub fn check(subject: String, cost: u64) -> Self {
-        let parts = vec![subject.into()];
+    pub fn check(subject: String, cost: impl Into<Cost>) -> Self {
+        let (parts, cost) = (vec![subject.into()], cost.into());
         Self::Check { parts, cost, partial: false, patience: Patience::None }
     }
 
@@ -166,7 +166,7 @@ impl Operation {
     ) -> Result<BindingAnswer<D>, Error> {
         match self {
             Self::Check { parts, cost, partial, patience } => {
-                let ask = ask(parts, *cost, *partial)?.with_patience(*patience);
+                let ask = ask(parts, cost.clone(), *partial)?.with_patience(*patience);
                 Ok(BindingAnswer::Decision(keep(limiter, limiter.check(ask).await?)))
             }
             // Apart, since what is seldom asked must not make each check large.
@@ -183,7 +183,7 @@ impl Operation {
         Ok(match self {
             Self::Check { .. } => return Err(Error::Ask("a check is asked apart".to_owned())),
             Self::Peek { parts, cost, partial, kind } => {
-                let ask = ask(parts, *cost, *partial)?;
+                let ask = ask(parts, cost.clone(), *partial)?;
                 let ask = match kind {
                     Some(kind) => ask.holding(*kind, None),
                     None => ask,
@@ -191,7 +191,7 @@ impl Operation {
                 BindingAnswer::Decision(keep(limiter, limiter.check(ask.peek()).await?))
             }
             Self::Charge { subject, cost } => {
-                let charged = limiter.charge(Ask::new(subject).cost(*cost)).await?;
+                let charged = limiter.charge(Ask::new(subject).cost(cost.clone())).await?;
                 BindingAnswer::Charged(
                     Subject::literal(subject)?,
                     limiter.limits().clone(),
@@ -201,18 +201,18 @@ impl Operation {
             Self::Reset { subject } => BindingAnswer::Flag(limiter.admin().reset(subject).await?),
             Self::Refund(receipt) => BindingAnswer::Refund(limiter.refund(&**receipt).await?),
             Self::Reserve { subject, cost, reserve, name } => {
-                let ask = for_hold(subject, *cost, *name).reserve(*reserve);
+                let ask = for_hold(subject, cost.clone(), *name).reserve(*reserve);
                 let placed = limiter.hold(ask).await?;
                 BindingAnswer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
             }
             Self::Acquire { subject, slots, name, patience } => {
-                let ask = for_hold(subject, *slots, *name).with_patience(*patience);
+                let ask = for_hold(subject, Cost::from(*slots), *name).with_patience(*patience);
                 let placed = limiter.hold(ask.acquire()).await?;
                 BindingAnswer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
             }
             Self::Commit(hold, actual) => {
                 let hold = hold.of(limiter)?;
-                let settled = limiter.commit(&hold, *actual).await?;
+                let settled = limiter.commit(&hold, actual.clone()).await?;
                 BindingAnswer::Settled(Box::new(hold), settled)
             }
             Self::Release(hold) => BindingAnswer::Flag(limiter.release(&hold.of(limiter)?).await?),
@@ -251,14 +251,14 @@ mod tests {
         let limiter = limiter("10/s");
         let own = SubjectPart { subject: "b".to_owned(), limits: Some("3/s".parse().unwrap()) };
         let parts = vec!["a".to_owned().into(), own];
-        let (cost, partial, patience) = (1, false, Patience::None);
-        let check = Operation::Check { parts, cost, partial, patience };
+        let (partial, patience) = (false, Patience::None);
+        let check = Operation::Check { parts, cost: Cost::from(1), partial, patience };
         let Ok(BindingAnswer::Decision(decision)) = asked(&limiter, &check) else {
             panic!("no decision")
         };
         let left = decision.reports().map(|it| it.remaining()).collect::<Vec<_>>();
         assert_eq!(left, [9, 2]);
-        let none = Operation::Peek { parts: Vec::new(), cost, partial, kind: None };
+        let none = Operation::Peek { parts: Vec::new(), cost: Cost::from(1), partial, kind: None };
         let error = asked(&limiter, &none).unwrap_err();
         assert!(matches!(error, Error::Ask(what) if what.contains("not 0")));
     }
@@ -268,16 +268,16 @@ mod tests {
         let limiter = limiter("10/min");
         let reserve = Reserve::from(Duration::from_secs(60));
         let subject = "a".to_owned();
-        let place = Operation::Reserve { subject, cost: 4, reserve, name: None };
+        let place = Operation::Reserve { subject, cost: Cost::from(4), reserve, name: None };
         let Ok(BindingAnswer::Holding(decision, Some(hold))) = asked(&limiter, &place) else {
             panic!("no hold")
         };
         assert_eq!(decision.granted(), 4);
-        let commit = Operation::Commit(HoldRef::Placed(hold.clone()), 1);
+        let commit = Operation::Commit(HoldRef::Placed(hold.clone()), Cost::from(1));
         let Ok(BindingAnswer::Settled(_, settled)) = asked(&limiter, &commit) else {
             panic!("no end")
         };
-        assert_eq!((settled.already, settled.actual), (false, 1));
+        assert_eq!((settled.already, settled.actual), (false, 1.into()));
         let release = Operation::Release(HoldRef::Placed(hold));
         assert!(matches!(asked(&limiter, &release), Ok(BindingAnswer::Flag(false)) | Err(_)));
     }

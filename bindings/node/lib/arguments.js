@@ -41,6 +41,19 @@ function units(value, name, least = 1) {
   throw new ArgumentError(`${name} is ${value}: give a whole number ${range}`);
 }
 
+/** A cost: a number of requests, or an object with an amount of each unit, as a question has it. */
+function costOf(value, name, least = 1) {
+  if (typeof value === "number") return { units: units(value, name, least) };
+  if (value === null || typeof value !== "object" || Array.isArray(value)) {
+    wrongType(value, name, "a number or an object");
+  }
+  const amounts = Object.entries(value).map(([unit, amount]) => ({
+    unit: text(unit, `a unit of ${name}`),
+    amount: units(amount, `${name}.${unit.slice(0, 40)}`, 0),
+  }));
+  return { units: 0, amounts };
+}
+
 /** A time in seconds, above 0. */
 function seconds(value, name) {
   if (typeof value !== "number") wrongType(value, name, "a number of seconds");
@@ -92,6 +105,7 @@ module.exports = {
   seconds,
   text,
   typeOf,
+  costOf,
   units,
   wrongType,
 };

@@ -62,9 +62,9 @@ class Decision {
     isDecision = (value) => typeof value === "object" && value !== null && #numbers in value;
     madeOf = (decision) => {
       const [limiter, asked] = [decision.#limiter.number, decision.#asked];
-      const { subjects, limits } =
+      const { subjects, limits, amounts } =
         typeof asked === "string" ? { subjects: [asked], limits: [] } : asked;
-      return { limiter, subjects, limits, numbers: decision.#numbers };
+      return { limiter, subjects, limits, amounts, numbers: decision.#numbers };
     };
     detailsOf = (decision) => {
       decision.#details ??= call(native.details, madeOf(decision));

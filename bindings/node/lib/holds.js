@@ -1,12 +1,15 @@
 "use strict";
 // Holds: units that are set aside, and slots that are taken.
 
-const { seconds, units } = require("./arguments.js");
+const { costOf, seconds } = require("./arguments.js");
 const { ArgumentError } = require("./errors.js");
 const { native, owned } = require("./native.js");
 
 /** What a commit did. */
-const settledOf = ({ already, actual, limits }) => ({ already, actual, limits });
+const settledOf = ({ already, actual, amounts, limits }) => {
+  const byUnit = amounts?.map(({ unit, amount }) => [unit, amount]);
+  return { already, actual: byUnit ? Object.fromEntries(byUnit) : actual, limits };
+};
 
 /** A hold, or the decision that denied it. */
 class Hold {
@@ -77,18 +80,20 @@ class Slot extends Hold {
 
 /** Units that `Limiter.reserve` set aside, or its denial. */
 class Reservation extends Hold {
-  #used = 0;
+  #used = {};
   #isSettled = false;
 
-  /** Adds what was used. The end charges the sum. */
+  /** Adds what was used: requests, or an amount of each unit. The end charges the sums. */
   use(used) {
-    this.#used += units(used, "units", 0);
+    const { units, amounts = [{ unit: "requests", amount: units }] } = costOf(used, "units", 0);
+    for (const { unit, amount } of amounts) {
+      this.#used[unit] = (this.#used[unit] ?? 0) + amount;
+    }
   }
 
   /** Charges what was used, and gives the rest back. A second commit charges nothing. */
   async commit(actual) {
-    const words = { units: units(actual, "actual", 0) };
-    const settled = await this.ask("commit", words, settledOf);
+    const settled = await this.ask("commit", costOf(actual, "actual", 0), settledOf);
     this.#isSettled = true;
     return settled;
   }
@@ -98,9 +103,10 @@ class Reservation extends Hold {
     return this.commit(0);
   }
 
-  /** Charges the sum of `use`, unless it was settled before. */
+  /** Charges the sums of `use`, unless it was settled before. */
   async end() {
-    if (this.allowed && !this.#isSettled) await this.commit(this.#used);
+    const used = Object.keys(this.#used).length > 0 ? this.#used : 0;
+    if (this.allowed && !this.#isSettled) await this.commit(used);
   }
 
   async [Symbol.asyncDispose]() {

@@ -112,12 +112,15 @@ export interface Refund {
   readonly left: number;
 }
 
+/** Requests, or an amount of each unit, such as `{ requests: 1, tokens: 800 }`. */
+export type Cost = number | Record<string, number>;
+
 /** What settling a hold did. */
 export interface Settled {
   /** Whether it was settled before. Nothing was done now. */
   readonly already: boolean;
-  /** The units that were charged for it. */
-  readonly actual: number;
+  /** What was charged for it. */
+  readonly actual: Cost;
   /** What was done to each limit. */
   readonly limits: Charged[];
 }
@@ -145,9 +148,9 @@ export class Reservation implements Hold {
   get endUs(): number | null;
   renew(ttl?: number): Promise<boolean>;
   /** Adds what was used. The end charges the sum. */
-  use(units: number): void;
+  use(units: Cost): void;
   /** Charges what was used, and gives the rest back. A second commit charges nothing. */
-  commit(actual: number): Promise<Settled>;
+  commit(actual: Cost): Promise<Settled>;
   /** Gives all of it back. */
   cancel(): Promise<Settled>;
   /** Charges the sum of `use`, unless it was settled before. `await using` calls it. */
@@ -213,7 +216,7 @@ export class Limiter {
   /** The name of the policy, within which it counts; null without one. */
   get policy(): string | null;
   /** Checks every limit, and charges the cost if all admit. */
-  check(subject: string, cost?: number): Promise<Decision>;
+  check(subject: string, cost?: Cost): Promise<Decision>;
   /** `check` in memory, which answers at once. */
   checkSync(subject: string, cost?: number): Decision;
   /**
@@ -223,7 +226,7 @@ export class Limiter {
    */
   checkAll(
     subjects: Subjects,
-    cost?: number,
+    cost?: Cost,
     options?: { partial?: boolean; waiting?: "again" },
   ): Promise<Decision>;
   /**
@@ -232,11 +235,11 @@ export class Limiter {
    */
   peek(
     subject: string,
-    cost?: number,
+    cost?: Cost,
     options?: { partial?: boolean; kind?: "check" | "reserve" | "acquire" },
   ): Promise<Decision>;
   /** Charges a cost that became known afterwards, also beyond the limits. */
-  charge(subject: string, cost: number): Promise<Charged[]>;
+  charge(subject: string, cost: Cost): Promise<Charged[]>;
   /** Gives back what a decision charged, once, and only what still counts of it. */
   refund(decision: Decision): Promise<Refund>;
   /** Deletes the count of a subject. True when there was one. */
@@ -248,7 +251,7 @@ export class Limiter {
    */
   reserve(
     subject: string,
-    cost: number,
+    cost: Cost,
     ttl: number,
     options?: { chargeAtEnd?: boolean; id?: string; signal?: AbortSignal },
   ): Promise<Reservation>;
@@ -269,7 +272,7 @@ export class Limiter {
    */
   release(subject: string, id: string): Promise<boolean>;
   /** Charges what was used of the hold with this id, and gives the rest back. */
-  commit(subject: string, id: string, actual: number): Promise<Settled>;
+  commit(subject: string, id: string, actual: Cost): Promise<Settled>;
   /** Lets the hold with this id last `ttl` seconds from now. False when it is not open. */
   renew(subject: string, id: string, ttl?: number): Promise<boolean>;
   /**
@@ -281,7 +284,7 @@ export class Limiter {
     key: string | ((...words: Words) => string),
     limited: (...words: Words) => Result,
     options?: {
-      cost?: number | ((...words: Words) => number);
+      cost?: Cost | ((...words: Words) => Cost);
       onDenied?: (decision: Decision) => Other;
     },
   ): (...words: Words) => Promise<Awaited<Result> | Awaited<Other>>;

@@ -4,6 +4,7 @@
 const { inspect } = require("node:util");
 const {
   abortSignal,
+  costOf,
   flag,
   options,
   seconds,
@@ -82,6 +83,7 @@ class Limiter {
   /** Checks every limit, and charges the cost if all admit. */
   check(subject, cost = 1) {
     // Not `async`, which takes longer, and without a function that would keep the arguments.
+    if (typeof cost === "object" && cost !== null) return this.checkAll([subject], cost);
     if (!this.#isMemory) return this.#checkLater(subject, cost);
     try {
       return Promise.resolve(this.checkSync(subject, cost));
@@ -132,13 +134,13 @@ class Limiter {
     const parts = readSubjects(subjects);
     const question = {
       ask: "check",
-      units: units(cost, "cost"),
+      ...costOf(cost, "cost"),
       flag: flag(partial, "partial"),
       waiting: waiting === undefined ? waiting : text(waiting, "waiting"),
     };
     return this.#ask(
       { ...question, subjects: parts.subjects, limits: parts.limits },
-      () => new Decision(this.#handle, parts),
+      () => new Decision(this.#handle, { ...parts, amounts: question.amounts }),
     );
   }
 
@@ -146,25 +148,25 @@ class Limiter {
   async peek(subject, cost = 1, given) {
     const { partial = false, kind = "check" } = options(given, ["partial", "kind"]);
     const subjects = [text(subject, "subject")];
-    const question = { ask: "peek", subjects, units: units(cost, "cost") };
+    const question = { ask: "peek", subjects, ...costOf(cost, "cost") };
     return this.#ask(
       { ...question, flag: flag(partial, "partial"), kind: text(kind, "kind") },
-      () => new Decision(this.#handle, subject),
+      () => new Decision(this.#handle, asked(subject, question)),
     );
   }
 
   /** Charges a cost that became known afterwards, also beyond the limits. */
   async charge(subject, cost) {
     const subjects = [text(subject, "subject")];
-    const question = { ask: "charge", subjects, units: units(cost, "cost") };
+    const question = { ask: "charge", subjects, ...costOf(cost, "cost") };
     return this.#ask(question, ({ limits }) => limits);
   }
 
   /** Gives back what a decision charged, once, and only what still counts of it. */
   async refund(decision) {
     if (!isDecision(decision)) wrongType(decision, "decision", "a Decision");
-    const { subjects, limits, numbers, limiter } = madeOf(decision);
-    const question = { ask: "refund", subjects, limits, numbers, maker: limiter };
+    const { subjects, limits, amounts, numbers, limiter } = madeOf(decision);
+    const question = { ask: "refund", subjects, limits, amounts, numbers, maker: limiter };
     return this.#ask(question, ({ already, given, left }) => ({ already, given, left }));
   }
 
@@ -180,11 +182,11 @@ class Limiter {
       ask: "reserve",
       id: id === undefined ? id : text(id, "id"),
       subjects: [text(subject, "subject")],
-      units: units(cost, "cost"),
+      ...costOf(cost, "cost"),
       ttl: seconds(ttl, "ttl"),
       flag: flag(chargeAtEnd, "chargeAtEnd"),
     };
-    return this.#hold(question, (reply) => this.#held(Reservation, subject, reply), signal);
+    return this.#hold(question, (reply) => this.#held(Reservation, asked(subject, question), reply), signal);
   }
 
   /** Takes slots of limits such as `20 at once`. */
@@ -213,7 +215,7 @@ class Limiter {
   async commit(subject, id, actual) {
     const subjects = [text(subject, "subject")];
     const question = { ask: "commit", subjects, id: text(id, "id") };
-    return this.#ask({ ...question, units: units(actual, "actual", 0) }, settledOf);
+    return this.#ask({ ...question, ...costOf(actual, "actual", 0) }, settledOf);
   }
 
   /** Lets the hold with this id last `ttl` seconds from now. False when it is not open. */
@@ -245,8 +247,8 @@ class Limiter {
     });
   }
 
-  #held(Kind, subject, reply) {
-    const decision = new Decision(this.#handle, subject);
+  #held(Kind, asked, reply) {
+    const decision = new Decision(this.#handle, asked);
     return new Kind((question, read) => this.#ask(question, read), decision, reply);
   }
 
@@ -261,7 +263,7 @@ class Limiter {
       wrongType(key, "key", "a string or a function");
     }
     if (typeof limited !== "function") wrongType(limited, "limited", "a function");
-    if (typeof cost !== "function") units(cost, "cost");
+    if (typeof cost !== "function") costOf(cost, "cost");
     if (onDenied !== undefined && typeof onDenied !== "function") {
       wrongType(onDenied, "onDenied", "a function");
     }
@@ -306,6 +308,11 @@ class Limiter {
   [inspect.custom]() {
     return `<Limiter ${this.limits} in ${native.kind(this.#number)}>`;
   }
+}
+
+/** What a decision of one subject was asked for, as it keeps it. */
+function asked(subject, { amounts }) {
+  return amounts === undefined ? subject : { subjects: [subject], limits: [0], amounts };
 }
 
 /** The argument `subjects`. */

@@ -3,9 +3,10 @@
 use napi::Either;
 use napi::bindgen_prelude::Null;
 use napi_derive::napi;
-use tollgate::{Decision, Limiter as Engine, Report, wire};
+use tollgate::{Cost, Decision, Limiter as Engine, Report, wire};
 use tollgate_binding::{Limiter, SubjectPart, ask, ready};
 
+use crate::amounts::{Amount, asked};
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
 use crate::limits::parts;
@@ -23,6 +24,8 @@ pub(crate) struct Made {
     pub subjects: Vec<String>,
     /// For each of them the number of its limits; 0 for the limiter's own.
     pub limits: Vec<u32>,
+    /// The asked amounts, of a cost that is no plain number.
+    pub amounts: Option<Vec<Amount>>,
     /// Its numbers.
     pub numbers: Vec<f64>,
 }
@@ -32,19 +35,20 @@ impl Made {
     pub(crate) fn with<T>(self, use_it: impl FnOnce(&Limiter, &Decision<'_>) -> T) -> Result<T> {
         let limiter = Limiter::find(self.limiter)?;
         let parts = parts(self.subjects, &self.limits)?;
-        with(&limiter, &parts, &self.numbers, |decision| use_it(&limiter, decision))
+        let cost = asked(self.amounts.as_deref())?;
+        with(&limiter, (&parts, cost), &self.numbers, |decision| use_it(&limiter, decision))
     }
 }
 
 /// Does something with the decision of `numbers`.
 pub(crate) fn with<T>(
     limiter: &Limiter,
-    parts: &[SubjectPart],
+    (parts, cost): (&[SubjectPart], Cost),
     numbers: &[f64],
     use_it: impl FnOnce(&Decision<'_>) -> T,
 ) -> Result<T> {
     let outcome = numbers::outcome(numbers)?;
-    let cost = outcome.granted.max(1);
+    let cost = Cost::from(cost.amounts().with_first(outcome.granted.max(1)));
     let ask = ask(parts, cost, false).map_err(error::raised)?;
     let replay = Replay { outcome, identity: limiter.identity() };
     let engine = Engine::new(limiter.limits.clone(), replay);

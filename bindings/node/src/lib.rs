@@ -5,6 +5,7 @@
 // A test build, which only clippy makes, has none of the exports that use it all.
 #![cfg_attr(test, allow(dead_code, unused_imports))]
 
+mod amounts;
 mod bridge;
 mod clock;
 mod decision;

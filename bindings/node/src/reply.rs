@@ -5,6 +5,7 @@ use napi::bindgen_prelude::Null;
 use napi_derive::napi;
 use tollgate::{ChargedLimit, wire};
 
+use crate::amounts::Amount;
 use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers, number};
 
@@ -27,6 +28,8 @@ pub(crate) struct Reply {
     pub left: Option<f64>,
     /// The units that were charged for a hold.
     pub actual: Option<f64>,
+    /// In place of that, the amount that was charged of each unit.
+    pub amounts: Option<Vec<Amount>>,
     /// The number of a hold.
     pub hold: Option<u32>,
     /// The fencing number of the hold.
@@ -62,7 +65,15 @@ pub(crate) fn reply(answer: BindingAnswer) -> Reply {
         }
         BindingAnswer::Settled(hold, settled) => Reply {
             already: Some(settled.already),
-            actual: Some(number(settled.actual)),
+            actual: settled.actual.plain().map(number),
+            amounts: settled.actual.plain().is_none().then(|| {
+                let each = settled.actual.amounts();
+                let each = each.iter().map(|(unit, amount)| Amount {
+                    unit: unit.name().to_owned(),
+                    amount: number(amount),
+                });
+                each.collect()
+            }),
             limits: Some(hold.charged(&settled).map(Charged::new).collect()),
             ..none
         },

@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use napi_derive::napi;
-use tollgate::{Hold, Patience, Reserve};
+use tollgate::{Cost, Hold, Patience, Reserve};
 use tollgate_binding::{HoldRef, Limiter, Operation, argument};
 
+use crate::amounts::{Amount, asked, cost_of};
 use crate::decision;
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
@@ -24,6 +25,8 @@ pub(crate) struct Request {
     pub limits: Vec<u32>,
     /// Units or slots.
     pub units: f64,
+    /// In place of the units, an amount of each.
+    pub amounts: Option<Vec<Amount>>,
     /// Whether as much is charged as remains, or, of a reservation, whether its end charges.
     pub flag: bool,
     /// A time in seconds; 0 for none.
@@ -49,6 +52,7 @@ pub(crate) fn read(request: Request) -> Result<Operation> {
         subjects,
         limits,
         units,
+        amounts,
         flag,
         ttl,
         hold,
@@ -60,6 +64,11 @@ pub(crate) fn read(request: Request) -> Result<Operation> {
     } = request;
     let parts = parts(subjects, &limits)?;
     let units = whole(units);
+    let cost = match amounts.as_deref() {
+        None => Cost::from(units),
+        Some(amounts) if ask == "commit" => cost_of(amounts, |all| Cost::used(all))?,
+        Some(amounts) => cost_of(amounts, |all| Cost::new(all))?,
+    };
     let subject = || parts.first().map(|part| part.subject.clone()).unwrap_or_default();
     let name = id.as_deref().map(argument::id).transpose().map_err(error::raised)?;
     let placed = |hold| Hold::find(hold).map(|it| Box::new(it.as_ref().clone()));
@@ -73,30 +82,31 @@ pub(crate) fn read(request: Request) -> Result<Operation> {
     };
     let ttl = (ttl > 0.0).then(|| Duration::try_from_secs_f64(ttl).unwrap_or(Duration::MAX));
     Ok(match ask.as_str() {
-        "check" => Operation::Check { parts, cost: units, partial: flag, patience: patience()? },
+        "check" => Operation::Check { parts, cost, partial: flag, patience: patience()? },
         "peek" => {
             let kind = kind.as_deref().map(argument::kind_of_peek).transpose();
             let kind = kind.map_err(error::raised)?.flatten();
-            Operation::Peek { parts, cost: units, partial: flag, kind }
+            Operation::Peek { parts, cost, partial: flag, kind }
         }
-        "charge" => Operation::Charge { subject: subject(), cost: units },
+        "charge" => Operation::Charge { subject: subject(), cost },
         "reset" => Operation::Reset { subject: subject() },
         "refund" => {
             let maker = Limiter::find(maker)?;
             let mut receipt = None;
-            decision::with(&maker, &parts, &numbers, |it| receipt = it.receipt())?;
+            let cost = asked(amounts.as_deref())?;
+            decision::with(&maker, (&parts, cost), &numbers, |it| receipt = it.receipt())?;
             let none = "decision charged nothing, so there is nothing to refund";
             Operation::Refund(Box::new(receipt.ok_or_else(|| error::argument(none))?))
         }
         "reserve" => {
             let reserve = Reserve::from(ttl.unwrap_or_default());
             let reserve = if flag { reserve.charging() } else { reserve };
-            Operation::Reserve { subject: subject(), cost: units, reserve, name }
+            Operation::Reserve { subject: subject(), cost, reserve, name }
         }
         "acquire" => {
             Operation::Acquire { subject: subject(), slots: units, name, patience: patience()? }
         }
-        "commit" => Operation::Commit(settled()?, units),
+        "commit" => Operation::Commit(settled()?, cost),
         "release" => Operation::Release(settled()?),
         "giveBack" => Operation::GiveBack(placed(hold)?),
         "renew" => Operation::Renew(settled()?, ttl),

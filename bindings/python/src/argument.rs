@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
-use tollgate::{HoldKind, HoldName, Patience};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use tollgate::{Cost, HoldKind, HoldName, ParseError, Patience};
 use tollgate_binding::argument;
 
 use crate::error;
@@ -112,10 +112,32 @@ impl Whole {
     }
 }
 
-/// The argument `cost`.
+/// The argument `cost`: an `int`, or a `dict` of amounts by unit.
 #[inline]
-pub(crate) fn cost(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    COST.read(object)
+pub(crate) fn cost(object: &Bound<'_, PyAny>) -> PyResult<Cost> {
+    match object.cast::<PyDict>() {
+        Ok(amounts) => by_unit(amounts, &COST, |amounts| Cost::new(amounts.iter().copied())),
+        Err(_) => COST.read(object).map(Cost::from),
+    }
+}
+
+type Make = fn(&[(&str, u64)]) -> Result<Cost, ParseError>;
+
+/// Amounts by unit, of which `make` makes a cost.
+#[cold]
+fn by_unit(amounts: &Bound<'_, PyDict>, whole: &Whole, make: Make) -> PyResult<Cost> {
+    let mut all: Vec<(String, u64)> = Vec::new();
+    for (unit, amount) in amounts {
+        let unit = unit.extract::<String>().map_err(|_| {
+            let what = format!("{}: a unit is a str, such as \"tokens\"", whole.name);
+            error::argument(amounts.py(), what)
+        })?;
+        all.push((unit, ACTUAL.read(&amount)?));
+    }
+    let all: Vec<(&str, u64)> = all.iter().map(|(unit, amount)| (&**unit, *amount)).collect();
+    make(&all).map_err(|it| {
+        error::argument(amounts.py(), format!("{}: {}: {}", whole.name, it.what(), it.remedy()))
+    })
 }
 
 /// The argument `slots`.
@@ -123,9 +145,12 @@ pub(crate) fn slots(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     SLOTS.read(object)
 }
 
-/// The argument `actual`.
-pub(crate) fn actual(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    ACTUAL.read(object)
+/// The argument `actual`: an `int`, or a `dict` of used amounts by unit.
+pub(crate) fn actual(object: &Bound<'_, PyAny>) -> PyResult<Cost> {
+    match object.cast::<PyDict>() {
+        Ok(amounts) => by_unit(amounts, &ACTUAL, |amounts| Cost::used(amounts.iter().copied())),
+        Err(_) => ACTUAL.read(object).map(Cost::from),
+    }
 }
 
 /// The argument `at_us`.

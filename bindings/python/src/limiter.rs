@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tollgate::Ask;
+use tollgate::{Ask, Cost};
 use tollgate_binding::{Counts, Operation};
 use tollgate_tower::answer::{Answers, Wire};
 
@@ -55,12 +55,12 @@ impl Limiter {
     }
 
     /// Checks every limit, and charges the cost if all admit.
-    #[pyo3(signature = (subject, cost=1))]
+    #[pyo3(signature = (subject, cost=Cost::from(1)), text_signature = "(subject, cost=1)")]
     fn check(
         &self,
         py: Python<'_>,
         subject: SubjectText<'_>,
-        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        #[pyo3(from_py_with = argument::cost)] cost: Cost,
     ) -> PyResult<Decision> {
         // Faster than to make an operation of it.
         if let Counts::Memory(limiter) = &self.0.counts {

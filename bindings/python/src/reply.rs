@@ -2,7 +2,8 @@
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
-use tollgate::{ChargedLimit, Hold, wire};
+use pyo3::types::PyDict;
+use tollgate::{ChargedLimit, Cost, Hold, wire};
 
 use crate::decision::{Decision, seconds};
 use crate::error;
@@ -28,6 +29,7 @@ pub(crate) fn object(py: Python<'_>, answer: BindingAnswer) -> PyResult<Bound<'_
         BindingAnswer::Settled(hold, settled) => {
             let limits = hold.charged(&settled).map(Charged::new).collect();
             let tollgate::Settled { already, actual, .. } = settled;
+            let actual = Amounts(actual);
             Ok(Bound::new(py, Settled { already, actual, limits })?.into_any())
         }
         BindingAnswer::Flag(flag) => flag.into_bound_py_any(py),
@@ -87,14 +89,46 @@ pub(crate) struct Refund {
     left: u64,
 }
 
+/// A cost as Python sees it: an int of requests, or a dict of amounts by unit.
+#[derive(Clone, Debug)]
+struct Amounts(Cost);
+
+impl<'py> IntoPyObject<'py> for &Amounts {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let amounts = self.0.amounts();
+        if let Some(requests) = amounts.plain() {
+            return requests.into_bound_py_any(py);
+        }
+        let all = PyDict::new(py);
+        for (unit, amount) in amounts.iter() {
+            all.set_item(unit.name(), amount)?;
+        }
+        Ok(all.into_any())
+    }
+}
+
+impl<'py> IntoPyObject<'py> for Amounts {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        (&self).into_pyobject(py)
+    }
+}
+
 /// The effect of settling a hold.
 #[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct Settled {
     /// Whether it was settled before. Nothing was done now.
     already: bool,
-    /// The units that were charged for it.
-    actual: u64,
+    /// The amounts that were charged for it: an int, or a dict by unit.
+    actual: Amounts,
     /// The effect on each limit.
     limits: Vec<Charged>,
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use tollgate::{HoldKind, HoldName, Patience, Reserve};
+use tollgate::{Cost, HoldKind, HoldName, Patience, Reserve};
 use tollgate_binding::{HoldRef, Operation, SubjectPart};
 
 use crate::argument::{self, SubjectText, wrong_type};
@@ -50,10 +50,13 @@ fn subjects(object: &Bound<'_, PyAny>) -> PyResult<Vec<SubjectPart>> {
 #[pymethods]
 impl Request {
     #[staticmethod]
-    #[pyo3(signature = (subject, cost=1, partial=false))]
+    #[pyo3(
+        signature = (subject, cost=Cost::from(1), partial=false),
+        text_signature = "(subject, cost=1, partial=False)"
+    )]
     fn check(
         subject: SubjectText<'_>,
-        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        #[pyo3(from_py_with = argument::cost)] cost: Cost,
         partial: bool,
     ) -> Self {
         let parts = vec![subject.0.to_owned().into()];
@@ -62,12 +65,12 @@ impl Request {
 
     #[staticmethod]
     #[pyo3(
-        signature = (subjects, cost=1, partial=false, waiting=Patience::None),
+        signature = (subjects, cost=Cost::from(1), partial=false, waiting=Patience::None),
         text_signature = "(subjects, cost=1, partial=False, waiting=None)"
     )]
     fn check_all(
         #[pyo3(from_py_with = subjects)] subjects: Vec<SubjectPart>,
-        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        #[pyo3(from_py_with = argument::cost)] cost: Cost,
         partial: bool,
         #[pyo3(from_py_with = argument::waiting)] waiting: Patience,
     ) -> Self {
@@ -75,10 +78,13 @@ impl Request {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (subject, cost=1, partial=false, kind=None))]
+    #[pyo3(
+        signature = (subject, cost=Cost::from(1), partial=false, kind=None),
+        text_signature = "(subject, cost=1, partial=False, kind=None)"
+    )]
     fn peek(
         subject: SubjectText<'_>,
-        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        #[pyo3(from_py_with = argument::cost)] cost: Cost,
         partial: bool,
         #[pyo3(from_py_with = argument::kind_of_peek)] kind: Option<HoldKind>,
     ) -> Self {
@@ -87,7 +93,7 @@ impl Request {
     }
 
     #[staticmethod]
-    fn charge(subject: SubjectText<'_>, #[pyo3(from_py_with = argument::cost)] cost: u64) -> Self {
+    fn charge(subject: SubjectText<'_>, #[pyo3(from_py_with = argument::cost)] cost: Cost) -> Self {
         Self(Operation::Charge { subject: subject.0.to_owned(), cost })
     }
 
@@ -108,7 +114,7 @@ impl Request {
     #[pyo3(signature = (subject, cost, ttl, charge_at_end=false, id=None))]
     fn reserve(
         subject: SubjectText<'_>,
-        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        #[pyo3(from_py_with = argument::cost)] cost: Cost,
         #[pyo3(from_py_with = argument::ttl)] ttl: Duration,
         charge_at_end: bool,
         #[pyo3(from_py_with = argument::optional_id)] id: Option<HoldName>,
@@ -137,7 +143,7 @@ impl Request {
     fn commit(
         py: Python<'_>,
         holding: &Bound<'_, Holding>,
-        #[pyo3(from_py_with = argument::actual)] actual: u64,
+        #[pyo3(from_py_with = argument::actual)] actual: Cost,
     ) -> PyResult<Self> {
         Ok(Self(Operation::Commit(HoldRef::Placed(holding.get().open(py)?), actual)))
     }
@@ -167,7 +173,7 @@ impl Request {
     fn commit_named(
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::id)] id: HoldName,
-        #[pyo3(from_py_with = argument::actual)] actual: u64,
+        #[pyo3(from_py_with = argument::actual)] actual: Cost,
     ) -> Self {
         Self(Operation::Commit(HoldRef::Named(subject.0.to_owned(), id), actual))
     }

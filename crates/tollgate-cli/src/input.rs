@@ -32,11 +32,14 @@ pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {
     }
 }
 
-/// The units that were used: an integer from 0 to 2^40.
-pub(crate) fn actual(text: &str) -> Result<u64> {
+/// The units that were used: an integer from 0 to 2^40, or an amount of each unit.
+pub(crate) fn actual(text: &str) -> Result<Cost> {
+    if text.contains('=') {
+        return Ok(Cost::parse_used(text)?);
+    }
     match whole(text, "what was used")? {
         (true, _) => bail!("used units cannot be negative: give 0 if nothing was used"),
-        (false, units) => Ok(units),
+        (false, units) => Ok(units.into()),
     }
 }
 

@@ -8,8 +8,8 @@ use tollgate::operation::{
     Withdraw,
 };
 use tollgate::{
-    Charged, Counted, Facts, Hold, Inspection, Keeps, Notice, Notices, Question, Receipt, Refund,
-    Settled, Store, StoreError, Time,
+    Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, Notice, Notices, Question, Receipt,
+    Refund, Settled, Store, StoreError, Time,
 };
 
 use crate::holding::Holding;
@@ -143,11 +143,19 @@ impl<S: Store> Operations for Leased<S> {
         changed
     }
 
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+    async fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: Amounts<'_>,
+    ) -> Result<Vec<Charged>, StoreError> {
         self.0.store.perform(&Charge::new(counted, cost)).await
     }
 
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+    async fn settle(
+        &self,
+        hold: &Hold,
+        actual: Amounts<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
         let settled = self.0.store.perform(&Settle::new(hold, actual)).await;
         for (subject, limits) in &hold.counts {
             self.forget_denials(subject, limits);

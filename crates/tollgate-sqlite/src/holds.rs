@@ -1,11 +1,13 @@
 //! The holds of a count within a transaction, each a separate row.
 
 use rusqlite::Row;
+use rusqlite::types::Value;
 use tollgate::engine::{
     self, HoldSums, Holds, MAX_MARKS, Mark, NamedHold, OpenHold, SETTLED_FOR_US, Ticket,
 };
-use tollgate::{HoldId, HoldKind, HoldName, LimitSet, SKEW_US, StoreError, Subject};
+use tollgate::{Cost, HoldId, HoldKind, HoldName, LimitSet, SKEW_US, StoreError, Subject};
 
+use crate::amounts::{cost_in, cost_value, sums_in, sums_value};
 use crate::context::Context;
 use crate::line;
 
@@ -30,8 +32,8 @@ impl<'c> SqlHolds<'c> {
                    WHERE subject = ?1 AND counted = ?2";
         let sums = context.first(sql, (subject.as_str(), counted), |row| {
             let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-            let (count, units) = (number(0)?, number(1)?);
-            let (charging, slots) = (number(2)?, number(3)?);
+            let (units, charging) = (sums_in(row, 1)?, sums_in(row, 2)?);
+            let (count, slots) = (number(0)?, number(3)?);
             Ok(HoldSums { count, units, charging, slots, fence: number(4)?, seen_us: number(5)? })
         })?;
         let (subject, sums) = (subject.as_str(), sums.unwrap_or_default());
@@ -47,7 +49,8 @@ impl<'c> SqlHolds<'c> {
     pub(crate) fn save(self, limits: &LimitSet) -> Result<Option<u64>, StoreError> {
         let Self { context, sums, .. } = &self;
         context.checked()?;
-        let HoldSums { count, units, charging, slots, fence, seen_us } = *sums;
+        let HoldSums { count, units, charging, slots, fence, seen_us } = sums;
+        let (count, slots, fence, seen_us) = (*count, *slots, *fence, *seen_us);
         let now_us = context.now().as_micros();
         let until: Option<Option<i64>> = context.first(
             "SELECT max(until_us) FROM settled WHERE subject = ?1 AND counted = ?2",
@@ -66,8 +69,8 @@ impl<'c> SqlHolds<'c> {
             forget(context, self.subject, self.counted)?;
             return Ok(None);
         }
-        let numbers = [count, units, charging, slots, fence, seen_us].map(u64::cast_signed);
-        let [count, units, charging, slots, fence, seen_us] = numbers;
+        let [count, slots, fence, seen_us] = [count, slots, fence, seen_us].map(u64::cast_signed);
+        let [units, charging] = [units, charging].map(sums_value);
         context.execute(
             "INSERT OR REPLACE INTO held
              (subject, counted, open, units, charging, slots, fence, seen_us)
@@ -85,11 +88,11 @@ impl<'c> SqlHolds<'c> {
     }
 
     /// The record at this time of an id that was settled.
-    fn actual_of(&self, id: HoldId, at_us: u64) -> Option<i64> {
+    fn actual_of(&self, id: HoldId, at_us: u64) -> Option<Cost> {
         let sql = "SELECT actual FROM settled
                    WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
         let key = (self.subject, self.counted, id.as_bytes(), at_us.cast_signed());
-        let found = self.context.first(sql, key, |row| row.get(0));
+        let found = self.context.first(sql, key, |row| cost_in(row, 0));
         self.found(found)
     }
 
@@ -148,8 +151,7 @@ pub(crate) fn forget_open(
 /// `None` for an invalid id.
 fn hold_of(row: &Row<'_>) -> rusqlite::Result<Option<OpenHold>> {
     let id = id_of(row.get_ref(1)?.as_blob()?).map(|kept| kept.id);
-    let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-    let (end_us, cost) = (number(0)?, number(2)?);
+    let (end_us, cost) = (row.get::<_, i64>(0)?.cast_unsigned(), cost_in(row, 2)?);
     Ok(id.map(|id| OpenHold { end_us, id, cost }))
 }
 
@@ -204,7 +206,7 @@ const EARLY: i64 = -1;
 
 impl Holds for SqlHolds<'_> {
     fn sums(&self) -> HoldSums {
-        self.sums
+        self.sums.clone()
     }
 
     fn set_sums(&mut self, sums: HoldSums) {
@@ -234,7 +236,7 @@ impl Holds for SqlHolds<'_> {
 
     fn insert(&mut self, hold: OpenHold) {
         let OpenHold { end_us, id, cost } = hold;
-        let (end_us, cost) = (end_us.cast_signed(), cost.cast_signed());
+        let (end_us, cost) = (end_us.cast_signed(), cost_value(&cost));
         self.execute(
             "INSERT OR REPLACE INTO holds (subject, counted, end_us, id, cost)
              VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -242,7 +244,7 @@ impl Holds for SqlHolds<'_> {
         );
     }
 
-    fn remove(&mut self, hold: OpenHold) {
+    fn remove(&mut self, hold: &OpenHold) {
         let (end_us, (first, last)) = (hold.end_us.cast_signed(), stored(hold.id));
         self.execute(
             "DELETE FROM holds WHERE subject = ?1 AND counted = ?2 AND end_us = ?3
@@ -252,7 +254,7 @@ impl Holds for SqlHolds<'_> {
     }
 
     fn chargers(&self) -> u64 {
-        if self.sums.charging == 0 {
+        if self.sums.charging.is_zero() {
             return 0;
         }
         // The letters of their kind, which the index names: that of a named hold is large.
@@ -267,23 +269,23 @@ impl Holds for SqlHolds<'_> {
         // there.
         for hold in self.soonest(usize::MAX) {
             let named = hold.id.name().and_then(|name| Some((name, self.named(name)?)));
-            let span_us = self.renewed(hold.id);
-            self.remove(hold);
+            let (id, span_us) = (hold.id, self.renewed(hold.id));
+            self.remove(&hold);
             self.insert(OpenHold { end_us: hold.end_us.saturating_sub(by_us), ..hold });
             if let Some((name, named)) = named {
                 self.set_named(name, Some(named));
             }
             if let Some(span_us) = span_us {
-                self.set_renewed(hold.id, span_us);
+                self.set_renewed(id, span_us);
             }
         }
     }
 
-    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<u64> {
-        self.actual_of(id, at_us).map(i64::cast_unsigned)
+    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<Cost> {
+        self.actual_of(id, at_us)
     }
 
-    fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
+    fn remember(&mut self, id: HoldId, actual: &Cost, until_us: u64) {
         let now_us = until_us.saturating_sub(SETTLED_FOR_US).saturating_sub(SKEW_US);
         self.execute(
             "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND until_us <= ?3",
@@ -292,13 +294,7 @@ impl Holds for SqlHolds<'_> {
         self.execute(
             "INSERT OR REPLACE INTO settled (subject, counted, id, actual, until_us)
              VALUES (?1, ?2, ?3, ?4, ?5)",
-            (
-                self.subject,
-                self.counted,
-                id.as_bytes(),
-                actual.cast_signed(),
-                until_us.cast_signed(),
-            ),
+            (self.subject, self.counted, id.as_bytes(), cost_value(actual), until_us.cast_signed()),
         );
     }
 
@@ -337,8 +333,8 @@ impl Holds for SqlHolds<'_> {
         );
     }
 
-    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64> {
-        self.actual_of(marked_id(name), at_us).map(|actual| actual.max(0).cast_unsigned())
+    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<Cost> {
+        self.actual_of(marked_id(name), at_us)
     }
 
     fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {
@@ -357,7 +353,7 @@ impl Holds for SqlHolds<'_> {
                 (key.0, key.1, MAX_MARKS.cast_signed() - 1),
             );
         }
-        let actual = if is_early { EARLY } else { actual.cast_signed() };
+        let actual = if is_early { Value::Integer(EARLY) } else { cost_value(&actual) };
         self.execute(
             "INSERT OR REPLACE INTO settled (subject, counted, id, actual, until_us)
              VALUES (?1, ?2, ?3, ?4, ?5)",

@@ -35,6 +35,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod amounts;
 mod codec;
 mod context;
 mod extension;

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 use tollgate::engine::{self, HoldSums, Outcome, Part, Portion, Recalled, decide};
 use tollgate::{
-    Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question, Receipt,
-    Refund, RequestId, StoreError, Time,
+    Amounts, Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question,
+    Receipt, Refund, RequestId, StoreError, Time,
 };
 
 use crate::context::Context;
@@ -132,7 +132,7 @@ pub(crate) fn end_holds(cx: &Context<'_>, found: &mut LoadedState<'_>) -> HoldSu
 pub(crate) fn charge(
     cx: &Context<'_>,
     counted: Counted<'_>,
-    cost: u64,
+    cost: Amounts<'_>,
 ) -> Result<Vec<Charged>, StoreError> {
     let mut found = LoadedState::load(cx, counted)?;
     let charged = if found.is_held() {

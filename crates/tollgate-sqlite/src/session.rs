@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome};
 use tollgate::{
-    Charged, Clock, Counted, Hold, HoldTerms, Inspection, Notice, Notices, Patience, Question,
-    Receipt, Refund, Settled, StoreError, Time,
+    Amounts, Charged, Clock, Counted, Hold, HoldTerms, Inspection, Notice, Notices, Patience,
+    Question, Receipt, Refund, Settled, StoreError, Time,
 };
 
 use crate::context::{Cache, Context};
@@ -243,12 +243,16 @@ impl Session {
     pub(crate) fn charge(
         &self,
         counted: Counted<'_>,
-        cost: u64,
+        cost: Amounts<'_>,
     ) -> Result<Vec<Charged>, StoreError> {
         self.run(Access::Write, &[counted], |cx| operations::charge(cx, counted, cost))
     }
 
-    pub(crate) fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+    pub(crate) fn settle(
+        &self,
+        hold: &Hold,
+        actual: Amounts<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
         self.run(Access::Write, &counts_of(hold), |cx| {
             let early = engine::early_name(hold, actual);
             operations::with_hold(cx, hold, early.is_some(), |parts, asked| {

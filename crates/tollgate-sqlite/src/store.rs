@@ -13,8 +13,8 @@ use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Charged, Cost, Counted, Facts, Hold, HoldTerms, Inspection, Keeps, LimitSet, Notice, Notices,
-    Question, Receipt, Refund, RequestId, Settled, Store, StoreError, Subject, Time,
+    Amounts, Charged, Cost, Counted, Facts, Hold, HoldTerms, Inspection, Keeps, LimitSet, Notice,
+    Notices, Question, Receipt, Refund, RequestId, Settled, Store, StoreError, Subject, Time,
 };
 
 use crate::extension::Transaction;
@@ -166,7 +166,11 @@ impl SqliteStore {
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
-    pub fn charge_now(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+    pub fn charge_now(
+        &self,
+        counted: Counted<'_>,
+        cost: Amounts<'_>,
+    ) -> Result<Vec<Charged>, StoreError> {
         self.session().charge(counted, cost)
     }
 
@@ -384,14 +388,23 @@ impl Operations for SqliteStore {
         self.run_on_worker(move |session| session.adjust(borrowed(&owned), delta)).await
     }
 
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+    async fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: Amounts<'_>,
+    ) -> Result<Vec<Charged>, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
-        self.run_on_worker(move |session| session.charge(borrowed(&owned), cost)).await
+        let cost = Cost::from(cost);
+        self.run_on_worker(move |session| session.charge(borrowed(&owned), cost.amounts())).await
     }
 
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        let hold = hold.clone();
-        self.run_on_worker(move |session| session.settle(&hold, actual)).await
+    async fn settle(
+        &self,
+        hold: &Hold,
+        actual: Amounts<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
+        let (hold, actual) = (hold.clone(), Cost::from(actual));
+        self.run_on_worker(move |session| session.settle(&hold, actual.amounts())).await
     }
 
     async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {

@@ -16,23 +16,23 @@ pub const MAX_COST_UNITS: usize = 8;
 ///
 /// let limiter = Limiter::memory("60/m, 100000/m of tokens via gcra".parse()?);
 /// let cost = Cost::new([("requests", 1), ("tokens", 800)])?;
-/// assert_eq!(cost, "requests=1,tokens=800".parse()?);
+/// assert_eq!(cost, "requests=1,tokens=800".parse::<Cost>()?);
 /// let decision = limiter.check(Ask::new("bob").cost(cost)).now()?;
 /// assert!(decision.is_allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Cost {
     pub(crate) amount: u64,
     pub(crate) units: Option<Box<Units>>,
 }
 
 /// The units of a cost that is not plain.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Units {
     /// The unit of the first amount.
     first: Unit,
-    /// The others, in the order of their names, each at least 1.
+    /// The others, in the order of their names: of a cost each at least 1, of used units also 0.
     rest: Vec<(Unit, u64)>,
 }
 
@@ -51,45 +51,57 @@ impl Cost {
     /// No amount above 0; more than [`MAX_COST_UNITS`] units; a unit twice; an amount above
     /// [`MAX_COST`]; an invalid name.
     pub fn new<'u>(amounts: impl IntoIterator<Item = (&'u str, u64)>) -> Result<Self, ParseError> {
-        let mut all: Vec<(Unit, u64)> = Vec::new();
-        for (name, amount) in amounts {
-            let unit: Unit = name.parse()?;
-            if all.iter().any(|(known, _)| *known == unit) {
-                let remedy = "give one amount for each unit";
-                return Err(ParseError::whole(name, format!("`{unit}` is given twice"), remedy));
-            }
-            if amount > MAX_COST {
-                return Err(ParseError::whole(
-                    name,
-                    format!("a cost of {amount} {unit} is too large"),
-                    format!("the largest is 2^40 = {MAX_COST}"),
-                ));
-            }
-            all.push((unit, amount));
-        }
-        if all.len() > MAX_COST_UNITS {
-            return Err(ParseError::whole(
-                "",
-                format!("a cost has {} units", all.len()),
-                format!("at most {MAX_COST_UNITS} are counted in one check"),
-            ));
-        }
+        let mut all = read_amounts(amounts)?;
         all.retain(|(_, amount)| *amount > 0);
-        // Requests first: they are the usual unit.
-        all.sort_by_key(|(unit, _)| (*unit != Unit::REQUESTS, *unit));
-        match all.split_first() {
-            None => Err(ParseError::whole(
+        if all.is_empty() {
+            return Err(ParseError::whole(
                 "",
                 "a cost without any amount above 0 takes nothing",
                 "give at least one unit, as in `requests=1,tokens=800`; to look without charging, \
                  use `peek`",
-            )),
-            Some(((Unit::REQUESTS, amount), [])) => Ok(Self::from(*amount)),
+            ));
+        }
+        Ok(Self::of(&all))
+    }
+
+    /// The used units of a hold ([`crate::Limiter::commit`]), of which an amount may be 0. What is
+    /// not named is left to the terms of the hold.
+    ///
+    /// # Errors
+    /// As [`Cost::new`], but for amounts of 0; no unit at all.
+    pub fn used<'u>(amounts: impl IntoIterator<Item = (&'u str, u64)>) -> Result<Self, ParseError> {
+        let all = read_amounts(amounts)?;
+        if all.is_empty() {
+            let remedy = "give the used amount of at least one unit, as in `tokens=1312`";
+            return Err(ParseError::whole("", "no unit is named", remedy));
+        }
+        Ok(Self::of(&all))
+    }
+
+    /// Parses used units: a number, or `UNIT=AMOUNT` joined by commas.
+    ///
+    /// # Errors
+    /// As [`Cost::used`].
+    pub fn parse_used(text: &str) -> Result<Self, ParseError> {
+        Self::used(amounts_in(text)?)
+    }
+
+    /// A cost of amounts in order, the first unit first.
+    pub(crate) fn of(all: &[(Unit, u64)]) -> Self {
+        match all.split_first() {
+            None => Self::from(0),
+            Some(((Unit::REQUESTS, amount), [])) => Self::from(*amount),
             Some(((first, amount), rest)) => {
                 let units = Units { first: *first, rest: rest.to_vec() };
-                Ok(Self { amount: *amount, units: Some(Box::new(units)) })
+                Self { amount: *amount, units: Some(Box::new(units)) }
             }
         }
+    }
+
+    /// The number of requests, if there is no other unit.
+    #[must_use]
+    pub fn plain(&self) -> Option<u64> {
+        self.amounts().plain()
     }
 
     /// The amounts, borrowed.
@@ -100,10 +112,49 @@ impl Cost {
     }
 }
 
+/// The amounts by unit, the first unit first.
+fn read_amounts<'u>(
+    amounts: impl IntoIterator<Item = (&'u str, u64)>,
+) -> Result<Vec<(Unit, u64)>, ParseError> {
+    let mut all: Vec<(Unit, u64)> = Vec::new();
+    for (name, amount) in amounts {
+        let unit: Unit = name.parse()?;
+        if all.iter().any(|(known, _)| *known == unit) {
+            let remedy = "give one amount for each unit";
+            return Err(ParseError::whole(name, format!("`{unit}` is given twice"), remedy));
+        }
+        if amount > MAX_COST {
+            return Err(ParseError::whole(
+                name,
+                format!("a cost of {amount} {unit} is too large"),
+                format!("the largest is 2^40 = {MAX_COST}"),
+            ));
+        }
+        all.push((unit, amount));
+    }
+    if all.len() > MAX_COST_UNITS {
+        return Err(ParseError::whole(
+            "",
+            format!("a cost has {} units", all.len()),
+            format!("at most {MAX_COST_UNITS} are counted in one check"),
+        ));
+    }
+    // Requests first: they are the usual unit.
+    all.sort_by_key(|(unit, _)| (*unit != Unit::REQUESTS, *unit));
+    Ok(all)
+}
+
 impl From<u64> for Cost {
     #[inline(always)]
     fn from(requests: u64) -> Self {
         Self { amount: requests, units: None }
+    }
+}
+
+/// A plain cost is equal to its number of requests.
+impl PartialEq<u64> for Cost {
+    fn eq(&self, requests: &u64) -> bool {
+        self.plain() == Some(*requests)
     }
 }
 
@@ -118,46 +169,51 @@ impl FromStr for Cost {
 
     /// Parses a number, or `UNIT=AMOUNT` joined by commas.
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let number = |digits: &str, at: usize| {
-            let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-            let end = at + digits.len().max(1);
-            match digits.parse::<u64>().ok().filter(|number| *number <= MAX_COST) {
-                Some(number) if is_number => Ok(number),
-                _ if is_number => Err(ParseError::at(
-                    text,
-                    at..end,
-                    "a cost of this size is too large",
-                    format!("the largest is 2^40 = {MAX_COST}"),
-                )),
-                _ => Err(ParseError::at(
-                    text,
-                    at..end,
-                    "this is not an amount",
-                    "an amount is a whole number, as in `800` or `requests=1,tokens=800`",
-                )),
-            }
-        };
-        if !text.contains('=') {
-            let amount = number(text.trim(), text.len() - text.trim_start().len())?;
-            return Self::new([(Unit::REQUESTS.name(), amount)]);
-        }
-        let mut amounts = Vec::new();
-        let mut start = 0;
-        for piece in text.split(',') {
-            let (part, at) = (piece.trim(), start + piece.len() - piece.trim_start().len());
-            start += piece.len() + 1;
-            let Some((unit, digits)) = part.split_once('=') else {
-                return Err(ParseError::at(
-                    text,
-                    at..at + part.len().max(1),
-                    "this is not an amount of a unit",
-                    "write `UNIT=AMOUNT`, as in `requests=1,tokens=800`",
-                ));
-            };
-            amounts.push((unit, number(digits, at + unit.len() + 1)?));
-        }
-        Self::new(amounts)
+        Self::new(amounts_in(text)?)
     }
+}
+
+/// The amounts of a text: a number of requests, or `UNIT=AMOUNT` joined by commas.
+fn amounts_in(text: &str) -> Result<Vec<(&str, u64)>, ParseError> {
+    let number = |digits: &str, at: usize| {
+        let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let end = at + digits.len().max(1);
+        match digits.parse::<u64>().ok().filter(|number| *number <= MAX_COST) {
+            Some(number) if is_number => Ok(number),
+            _ if is_number => Err(ParseError::at(
+                text,
+                at..end,
+                "a cost of this size is too large",
+                format!("the largest is 2^40 = {MAX_COST}"),
+            )),
+            _ => Err(ParseError::at(
+                text,
+                at..end,
+                "this is not an amount",
+                "an amount is a whole number, as in `800` or `requests=1,tokens=800`",
+            )),
+        }
+    };
+    if !text.contains('=') {
+        let amount = number(text.trim(), text.len() - text.trim_start().len())?;
+        return Ok(vec![(Unit::REQUESTS.name(), amount)]);
+    }
+    let mut amounts = Vec::new();
+    let mut start = 0;
+    for piece in text.split(',') {
+        let (part, at) = (piece.trim(), start + piece.len() - piece.trim_start().len());
+        start += piece.len() + 1;
+        let Some((unit, digits)) = part.split_once('=') else {
+            return Err(ParseError::at(
+                text,
+                at..at + part.len().max(1),
+                "this is not an amount of a unit",
+                "write `UNIT=AMOUNT`, as in `requests=1,tokens=800`",
+            ));
+        };
+        amounts.push((unit, number(digits, at + unit.len() + 1)?));
+    }
+    Ok(amounts)
 }
 
 impl fmt::Display for Cost {
@@ -222,6 +278,18 @@ impl<'a> Amounts<'a> {
                 rest.iter().find(|(known, _)| known == unit).map_or(0, |(_, amount)| *amount)
             }
         }
+    }
+
+    /// The amount of a unit that is named, which may be 0 of [used](Cost::used) units.
+    #[must_use]
+    pub fn named(self, unit: &Unit) -> Option<u64> {
+        self.iter().find(|(known, _)| *known == unit).map(|(_, amount)| amount)
+    }
+
+    /// Whether every amount is 0, as of [used](Cost::used) units.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.iter().all(|(_, amount)| amount == 0)
     }
 
     /// Every unit with its amount, the first one first.

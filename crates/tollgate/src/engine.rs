@@ -36,7 +36,7 @@ pub use holding::{
 };
 pub use holds::{
     HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, Mark, NamedHold, OpenHold,
-    SETTLED_FOR_US, ShownHold,
+    SETTLED_FOR_US, ShownHold, UnitSums,
 };
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS};
 pub use outcome::{Carried, Carries, Fields, Mode, Outcome, Placed};

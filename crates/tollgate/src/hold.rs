@@ -4,7 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::ask::{check_cost, check_parts, check_shard};
+use crate::ask::{check_parts, check_shard};
+use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::engine::{LONGEST_TICKET_US, SHORTEST_TICKET_US};
 use crate::error::ParseError;
@@ -139,8 +140,8 @@ pub struct Hold {
     /// A number that rises with every hold of a count. A resource that remembers the largest one
     /// can refuse a holder whose hold has ended.
     pub fence: u64,
-    /// The cost that it was placed with, in units.
-    pub cost: u64,
+    /// The cost that it was placed with.
+    pub cost: Cost,
     /// When it ends by itself, by the store's clock.
     pub end: Time,
     /// The counts that it is open on.
@@ -162,11 +163,11 @@ impl Hold {
     pub fn new(
         id: HoldId,
         fence: u64,
-        cost: u64,
+        cost: impl Into<Cost>,
         end: Time,
         counts: impl IntoIterator<Item = (Subject, LimitSet)>,
     ) -> Self {
-        let counts = counts.into_iter().collect();
+        let (cost, counts) = (cost.into(), counts.into_iter().collect());
         let (shard, answer, is_undelivered) = (None, 0, false);
         Self { id, fence, cost, end, counts, shard, answer, is_undelivered }
     }
@@ -232,8 +233,15 @@ impl FromStr for Hold {
         }
         let (id, numbers) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
         let id: HoldId = id.parse()?;
-        let numbers: Vec<u64> = numbers.split(' ').filter_map(|it| it.parse().ok()).collect();
-        let [fence, cost, end_us] = numbers[..] else { return Err(damaged("the second line")) };
+        let words: Vec<&str> = numbers.split(' ').collect();
+        let numbers = match &words[..] {
+            [fence, cost, end_us] => fence.parse().ok().zip(end_us.parse().ok()).zip(Some(cost)),
+            _ => None,
+        };
+        let Some(((fence, end_us), cost)) = numbers else {
+            return Err(damaged("the second line"));
+        };
+        let cost: Cost = cost.parse().map_err(|_| damaged("a number"))?;
         let mut counts = Vec::new();
         while let Some(subject) = lines.next() {
             let (Some(policy), Some(limits)) = (lines.next(), lines.next()) else {
@@ -245,9 +253,7 @@ impl FromStr for Hold {
             }
             counts.push((Subject::parse(subject)?, limits));
         }
-        let sound = check_cost(cost).is_ok()
-            && check_parts(counts.len()).is_ok()
-            && check_shard(shard.as_deref()).is_ok();
+        let sound = check_parts(counts.len()).is_ok() && check_shard(shard.as_deref()).is_ok();
         if !sound {
             return Err(damaged("a number"));
         }

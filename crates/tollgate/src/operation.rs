@@ -6,6 +6,7 @@
 
 use core::future::Future;
 
+use crate::cost::Amounts;
 use crate::decision::Receipt;
 use crate::engine::{Charged, Outcome};
 use crate::error::StoreError;
@@ -146,13 +147,13 @@ operation! {
 
 operation! {
     /// A charge without a check.
-    Charge<'a>(counted: Counted<'a>, cost: u64);
+    Charge<'a>(counted: Counted<'a>, cost: Amounts<'a>);
     charge -> Vec<Charged>
 }
 
 operation! {
     /// The end of a hold, with the used units.
-    Settle<'a>(hold: &'a Hold, actual: u64);
+    Settle<'a>(hold: &'a Hold, actual: Amounts<'a>);
     settle -> Option<Settled>
 }
 
@@ -219,20 +220,20 @@ pub trait Operations: Sync {
         delta: i64,
     ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 
-    /// Charges `cost` to every limit without a check, up to the debt of each. Returns what was done
-    /// to each limit.
+    /// Charges `cost` to every limit without a check, each the amount of its unit, up to its debt.
+    /// Returns what was done to each limit.
     fn charge(
         &self,
         counted: Counted<'_>,
-        cost: u64,
+        cost: Amounts<'_>,
     ) -> impl Future<Output = Result<Vec<Charged>, StoreError>> + Send;
 
-    /// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts
+    /// Settles a hold: takes it away and charges the used amounts to every rate limit of its counts
     /// without a check, in one step. `None` when it is not open and nothing remembers it.
     fn settle(
         &self,
         hold: &Hold,
-        actual: u64,
+        actual: Amounts<'_>,
     ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send;
 
     /// Renews a hold, which then ends `ttl_us` microseconds from now. Returns its new end; `None`
@@ -283,10 +284,18 @@ pub trait OperationsNow {
     fn adjust(&self, counted: Counted<'_>, delta: i64) -> Option<Result<Vec<i64>, StoreError>>;
 
     /// As [`Operations::charge`].
-    fn charge(&self, counted: Counted<'_>, cost: u64) -> Option<Result<Vec<Charged>, StoreError>>;
+    fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: Amounts<'_>,
+    ) -> Option<Result<Vec<Charged>, StoreError>>;
 
     /// As [`Operations::settle`].
-    fn settle(&self, hold: &Hold, actual: u64) -> Option<Result<Option<Settled>, StoreError>>;
+    fn settle(
+        &self,
+        hold: &Hold,
+        actual: Amounts<'_>,
+    ) -> Option<Result<Option<Settled>, StoreError>>;
 
     /// As [`Operations::renew`].
     fn renew(&self, hold: &Hold, ttl_us: u64) -> Option<Result<Option<Time>, StoreError>>;
@@ -341,8 +350,8 @@ mod tests {
         let others = [
             seen(&store, &Refund::new(&receipt, 1)),
             seen(&store, &Adjust::new(counted, 1)),
-            seen(&store, &Charge::new(counted, 1)),
-            seen(&store, &Settle::new(&hold, 0)),
+            seen(&store, &Charge::new(counted, 1.into())),
+            seen(&store, &Settle::new(&hold, 0.into())),
             seen(&store, &Renew::new(&hold, 1_000)),
             seen(&store, &Reset::new(counted)),
             seen(&store, &Inspect::new(counted)),

@@ -169,18 +169,81 @@ fn an_unknown_unit_names_the_known_ones() {
 #[test]
 fn what_is_of_requests_alone_refuses_other_units() {
     let limiter = limiter("9/m via gcra, 1000/m of tokens via gcra");
-    let reserve = Reserve::from(Duration::from_secs(9));
-    let told = [
-        limiter.hold(Ask::new("bob").reserve(reserve)).now().unwrap_err().to_string(),
-        limiter.charge("bob").now().unwrap_err().to_string(),
-        limiter.admin().adjust("bob", 5).now().unwrap_err().to_string(),
-    ];
-    for error in told {
-        assert!(error.contains("requests and slots alone"), "{error}");
-    }
+    let error = limiter.admin().adjust("bob", 5).now().unwrap_err().to_string();
+    assert!(error.contains("requests and slots alone"), "{error}");
     let receipt = limiter.check(Ask::new("bob").cost(cost("requests=2,tokens=9"))).now().unwrap();
     let receipt = receipt.receipt().unwrap();
     let error = limiter.refund(receipt.part(1)).now().unwrap_err().to_string();
     assert!(error.contains("given back as a whole"), "{error}");
     assert_eq!(limiter.refund(&receipt).now().unwrap().given, [2, 9]);
+}
+
+#[test]
+fn a_commit_names_some_of_the_units() {
+    let limits = "9/m via gcra, 1000/m of tokens via gcra, 20 at once hold 2m";
+    let limiter = limiter(limits);
+    let ask = || Ask::new("bob").cost(cost("requests=1,tokens=400"));
+    let left = || -> Vec<u64> {
+        let peek = limiter.check(ask().acquire().peek()).now().unwrap();
+        peek.reports().map(|report| report.remaining()).collect()
+    };
+    let minute = Reserve::from(Duration::from_secs(60));
+    let hold = |reserve: Reserve| limiter.hold(ask().reserve(reserve)).now().unwrap().hold.unwrap();
+    // Of an end that charges nothing, nothing is charged of what is not named.
+    let free = hold(minute);
+    assert_eq!(
+        (free.cost.to_string(), left()),
+        ("requests=1,tokens=400".to_owned(), vec![8, 600, 19])
+    );
+    let commit = |hold: &tollgate::Hold, used: &str| {
+        limiter.commit(hold, Cost::parse_used(used).unwrap()).now().map(|it| it.actual.to_string())
+    };
+    assert_eq!(commit(&free, "tokens=131").unwrap(), "tokens=131");
+    assert_eq!(left(), [9, 869, 20]);
+    // Of one that charges the estimate, the estimate.
+    let charging = hold(minute.charging());
+    assert_eq!(commit(&charging, "tokens=0").unwrap(), "1");
+    assert_eq!(left(), [8, 869, 20]);
+    // A plain number is of requests, and a plain 0 of everything.
+    let charging = hold(minute.charging());
+    assert_eq!(commit(&charging, "2").unwrap(), "requests=2,tokens=400");
+    let nothing = hold(minute.charging());
+    assert_eq!((commit(&nothing, "0").unwrap(), left()), ("0".to_owned(), vec![6, 469, 20]));
+    // A unit that was not reserved is charged, too; one that nothing counts is not known.
+    let requests = limiter.hold(Ask::new("bob").reserve(minute)).now().unwrap().hold.unwrap();
+    let error = commit(&requests, "requests=1,token=70").unwrap_err().to_string();
+    assert!(error.contains("no limit counts `token`") && error.contains("tokens"), "{error}");
+    assert_eq!(commit(&requests, "requests=1,tokens=70").unwrap(), "requests=1,tokens=70");
+    assert_eq!(left(), [5, 399, 20]);
+}
+
+#[test]
+fn a_hold_takes_one_slot_unless_it_names_slots() {
+    let limiter = limiter("900/m via gcra, 5 at once");
+    let left = || {
+        let peek = limiter.check(Ask::new("bob").acquire().peek()).now().unwrap();
+        peek.reports().map(|report| report.remaining()).collect::<Vec<_>>()
+    };
+    let acquire = |text: &str| limiter.hold(Ask::new("bob").cost(cost(text)).acquire()).now();
+    let two = acquire("requests=7,slots=2").unwrap().hold.unwrap();
+    assert_eq!(left(), [893, 3]);
+    assert!(acquire("requests=1,slots=4").unwrap().hold.is_none());
+    assert!(limiter.release(&two).now().unwrap());
+    assert_eq!(left(), [893, 5]);
+    assert!(acquire("slots=5").unwrap().hold.is_some());
+    assert_eq!(left(), [893, 0]);
+    let waits = Ask::new("bob").cost(cost("requests=1,slots=1")).acquire().in_line();
+    let named = waits.named("2f1b7c0e9a4d4f62".parse().unwrap());
+    let error = limiter.hold(named).now().unwrap_err().to_string();
+    assert!(error.contains("not amounts by unit"), "{error}");
+}
+
+#[test]
+fn a_charge_is_of_each_unit() {
+    let limiter = limiter("9/m via gcra, 1000/m of tokens debt 500 via gcra");
+    let ask = Ask::new("bob").cost(cost("tokens=1200"));
+    let charged = limiter.charge(ask).now().unwrap();
+    assert_eq!((charged[0].fits, charged[0].cut, charged[0].remaining), (true, 0, 9));
+    assert_eq!((charged[1].fits, charged[1].cut, charged[1].remaining), (false, 0, 0));
+    assert!(!limiter.check("bob").now().unwrap().is_allowed(), "the tokens owe 200");
 }

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tollgate::engine::Outcome;
 use tollgate::operation::{self, Adjust, Check, Inspect, Operation, Operations, Reset};
 use tollgate::{
-    Charged, Counted, Facts, Hold, Inspection, Keeps, ManualClock, MemoryStore, Notice, Notices,
-    Question, Receipt, Refund, Settled, Store, StoreError, Time,
+    Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, ManualClock, MemoryStore, Notice,
+    Notices, Question, Receipt, Refund, Settled, Store, StoreError, Time,
 };
 use tollgate_proof::conformance;
 
@@ -62,11 +62,11 @@ impl<const KEEPS_ALL: bool> Operations for Counts<KEEPS_ALL> {
         self.0.perform(&Adjust::new(counted, delta)).await
     }
 
-    async fn charge(&self, _: Counted<'_>, _: u64) -> Result<Vec<Charged>, StoreError> {
+    async fn charge(&self, _: Counted<'_>, _: Amounts<'_>) -> Result<Vec<Charged>, StoreError> {
         not_kept("charges without a check")
     }
 
-    async fn settle(&self, _: &Hold, _: u64) -> Result<Option<Settled>, StoreError> {
+    async fn settle(&self, _: &Hold, _: Amounts<'_>) -> Result<Option<Settled>, StoreError> {
         not_kept("holds")
     }
 

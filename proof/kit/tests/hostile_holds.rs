@@ -65,7 +65,8 @@ impl<S: Store + Sweeps + Clone> Tried for S {
 
     fn commit(&self, hold: &Hold, actual: u64) -> Result<u64, Error> {
         let limits = hold.counts[0].1.to_string();
-        block_on(limiter(self, &limits).commit(hold, actual)).map(|settled| settled.actual)
+        block_on(limiter(self, &limits).commit(hold, actual))
+            .map(|settled| settled.actual.amounts().first())
     }
 
     fn left(&self, limits: &str) -> u64 {

@@ -233,7 +233,13 @@ fn all_that_can_be_used_counts_no_longer_than_is_said() {
             for earlier_us in 0..12 {
                 let mut held = VecStates::fresh(&limits);
                 for (time_us, cost) in [(at_us - earlier_us, 3), (at_us, u64::MAX)] {
-                    engine::charge(&limits, &mut held, cost, true, Time::from_micros(time_us));
+                    engine::charge(
+                        &limits,
+                        &mut held,
+                        cost.into(),
+                        true,
+                        Time::from_micros(time_us),
+                    );
                 }
                 let counts_us = engine::fresh_at_us(&limits, &mut held) - at_us;
                 assert!(counts_us <= longest_us, "{limit}: {counts_us} at {at_us}");

@@ -11,32 +11,32 @@ from ._errors import Denied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._tollgate import Decision
+    from ._tollgate import Cost, Decision
 
 
 class Checks(Protocol):
     """What is asked before each call: a limiter."""
 
-    def check(self, subject: str, cost: int = ...) -> Decision: ...
+    def check(self, subject: str, cost: Cost = ...) -> Decision: ...
 
-    async def acheck(self, subject: str, cost: int = ...) -> Decision: ...
+    async def acheck(self, subject: str, cost: Cost = ...) -> Decision: ...
 
 
 def limited(
     limiter: Checks,
     key: str | Callable[..., str],
-    cost: int | Callable[..., int],
+    cost: Cost | Callable[..., Cost],
     on_denied: Callable[[Decision], Any] | None,
 ) -> Callable[[Any], Any]:
     """A decorator that checks before each call."""
     if not (isinstance(key, str) or callable(key)):
         raise TypeError(f"key must be str or callable, not {type(key).__name__}")
-    if not callable(cost) and (isinstance(cost, bool) or not isinstance(cost, int)):
-        raise TypeError(f"cost must be int or callable, not {type(cost).__name__}")
+    if not callable(cost) and (isinstance(cost, bool) or not isinstance(cost, int | dict)):
+        raise TypeError(f"cost must be int, dict or callable, not {type(cost).__name__}")
 
-    def question(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+    def question(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Cost]:
         subject = key if isinstance(key, str) else key(*args, **kwargs)
-        return subject, cost if isinstance(cost, int) else cost(*args, **kwargs)
+        return subject, cost(*args, **kwargs) if callable(cost) else cost
 
     def denied(decision: Decision) -> Any:
         if on_denied is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, TypeVar
 
-    from ._tollgate import Charged, Limits, Refund, Settled
+    from ._tollgate import Charged, Cost, Limits, Refund, Settled
 
     T = TypeVar("T")
     F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +34,7 @@ class Limiter(_Limiter):
 
     __slots__ = ()
 
-    async def acheck(self, subject: str, cost: int = 1) -> Decision:
+    async def acheck(self, subject: str, cost: Cost = 1) -> Decision:
         """`check` for asyncio."""
         if self.in_memory:
             return self.check(subject, cost)
@@ -43,7 +43,7 @@ class Limiter(_Limiter):
     def check_all(
         self,
         subjects: Subjects,
-        cost: int = 1,
+        cost: Cost = 1,
         *,
         partial: bool = False,
         waiting: Literal["again"] | None = None,
@@ -59,7 +59,7 @@ class Limiter(_Limiter):
     async def acheck_all(
         self,
         subjects: Subjects,
-        cost: int = 1,
+        cost: Cost = 1,
         *,
         partial: bool = False,
         waiting: Literal["again"] | None = None,
@@ -70,7 +70,7 @@ class Limiter(_Limiter):
     def peek(
         self,
         subject: str,
-        cost: int = 1,
+        cost: Cost = 1,
         *,
         partial: bool = False,
         kind: Literal["check", "reserve", "acquire"] = "check",
@@ -84,7 +84,7 @@ class Limiter(_Limiter):
     async def apeek(
         self,
         subject: str,
-        cost: int = 1,
+        cost: Cost = 1,
         *,
         partial: bool = False,
         kind: Literal["check", "reserve", "acquire"] = "check",
@@ -92,11 +92,11 @@ class Limiter(_Limiter):
         """`peek` for asyncio."""
         return await self._ask(Request.peek(subject, cost, partial, kind))
 
-    def charge(self, subject: str, cost: int) -> list[Charged]:
+    def charge(self, subject: str, cost: Cost) -> list[Charged]:
         """Charges a cost that became known afterwards, also beyond the limits."""
         return self.run(Request.charge(subject, cost))
 
-    async def acharge(self, subject: str, cost: int) -> list[Charged]:
+    async def acharge(self, subject: str, cost: Cost) -> list[Charged]:
         """`charge` for asyncio."""
         return await self._ask(Request.charge(subject, cost))
 
@@ -119,7 +119,7 @@ class Limiter(_Limiter):
     def reserve(
         self,
         subject: str,
-        cost: int,
+        cost: Cost,
         ttl: float,
         *,
         charge_at_end: bool = False,
@@ -135,7 +135,7 @@ class Limiter(_Limiter):
     async def areserve(
         self,
         subject: str,
-        cost: int,
+        cost: Cost,
         ttl: float,
         *,
         charge_at_end: bool = False,
@@ -189,11 +189,11 @@ class Limiter(_Limiter):
         """`release` for asyncio."""
         return await self._ask(Request.release_named(subject, id))
 
-    def commit(self, subject: str, id: str, actual: int) -> Settled:
+    def commit(self, subject: str, id: str, actual: Cost) -> Settled:
         """Charges what was used of the hold with this id, and gives the rest back."""
         return self.run(Request.commit_named(subject, id, actual))
 
-    async def acommit(self, subject: str, id: str, actual: int) -> Settled:
+    async def acommit(self, subject: str, id: str, actual: Cost) -> Settled:
         """`commit` for asyncio."""
         return await self._ask(Request.commit_named(subject, id, actual))
 
@@ -209,7 +209,7 @@ class Limiter(_Limiter):
         self,
         key: str | Callable[..., str],
         *,
-        cost: int | Callable[..., int] = 1,
+        cost: Cost | Callable[..., Cost] = 1,
         on_denied: Callable[[Decision], Any] | None = None,
     ) -> Callable[[F], F]:
         """A decorator that checks before each call, for functions and for `async` functions.
@@ -354,25 +354,27 @@ class Reservation(_Hold):
 
     def __init__(self, limiter: Limiter, holding: Holding) -> None:
         super().__init__(limiter, holding)
-        self._used = 0
+        self._used: dict[str, int] = {}
 
-    def use(self, units: int) -> None:
-        """Adds what was used. The end of `with` charges the sum."""
-        if isinstance(units, bool) or not isinstance(units, int):
-            raise TypeError(f"units must be int, not {type(units).__name__}")
-        if units < 0:
-            from ._errors import ArgumentError
+    def use(self, units: Cost) -> None:
+        """Adds what was used: requests, or an amount of each unit. The end of `with` charges the
+        sums."""
+        for unit, amount in units.items() if isinstance(units, dict) else [("requests", units)]:
+            if isinstance(amount, bool) or not isinstance(amount, int):
+                raise TypeError(f"units must be int or dict, not {type(amount).__name__}")
+            if amount < 0:
+                from ._errors import ArgumentError
 
-            raise ArgumentError(f"units is {units}: give a whole number of 0 or more")
-        self._used += units
+                raise ArgumentError(f"units is {amount}: give a whole number of 0 or more")
+            self._used[unit] = self._used.get(unit, 0) + amount
 
-    def commit(self, actual: int) -> Settled:
+    def commit(self, actual: Cost) -> Settled:
         """Charges what was used, and gives the rest back. A second commit charges nothing."""
         settled = self._limiter.run(Request.commit(self._holding, actual))
         self._is_settled = True
         return settled
 
-    async def acommit(self, actual: int) -> Settled:
+    async def acommit(self, actual: Cost) -> Settled:
         """`commit` for asyncio."""
         settled = await self._limiter._ask(Request.commit(self._holding, actual))
         self._is_settled = True
@@ -396,7 +398,7 @@ class Reservation(_Hold):
         trace: TracebackType | None,
     ) -> None:
         if not self._is_settled:
-            self.commit(self._used)
+            self.commit(self._used or 0)
 
     async def __aenter__(self) -> Reservation:
         return self
@@ -408,4 +410,4 @@ class Reservation(_Hold):
         trace: TracebackType | None,
     ) -> None:
         if not self._is_settled:
-            await self.acommit(self._used)
+            await self.acommit(self._used or 0)

@@ -9,7 +9,7 @@ pub(crate) struct Reserve {
     #[command(flatten)]
     pub(crate) which: SubjectArgs,
 
-    /// The estimated cost, in units
+    /// The estimated cost: requests, or an amount of each unit, such as `requests=1,tokens=4000`
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 

@@ -300,8 +300,8 @@ mod tests {
         clock.advance(Duration::from_millis(2_500));
         let mut held = block_on(limiter.admin().inspect("zoo")).unwrap().unwrap();
         // As one that an earlier version placed.
-        let earlier = ShownHold { age_us: None, ..held.holds[0] };
-        (held.open, held.holds) = (2, vec![held.holds[0], earlier]);
+        let earlier = ShownHold { age_us: None, ..held.holds[0].clone() };
+        (held.open, held.holds) = (2, vec![held.holds[0].clone(), earlier]);
         let peek = limiter.check(Ask::new("zoo").peek()).now().unwrap();
         let subject = "zoo".parse().unwrap();
         let holds = OpenHold::each((&subject, limiter.limits(), None), &held, |_| "H".into());

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tollgate::wire::{Answer, Charge, Committed, HoldAnswer};
 use tollgate::{
-    ChargedLimit, Error, Hold, HoldName, HoldTerms, Holding, LimitSet, ParseError, Subject,
+    ChargedLimit, Cost, Error, Hold, HoldName, HoldTerms, Holding, LimitSet, ParseError, Subject,
 };
 
 use crate::args::{Check, Commit, Reserve, SubjectArgs};
@@ -23,7 +23,7 @@ const NOT_OPEN: u8 = 1;
 
 pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
     let counts = SubjectLimits::read(&args.which)?;
-    let cost = input::cost(&args.cost, false)?;
+    let cost = input::costs(&args.cost, false)?;
     let ttl = HoldTerms::read_ttl(&args.ttl).context("`--ttl`")?;
     let mut terms = tollgate::Reserve::from(ttl);
     if args.charge_at_end {
@@ -69,8 +69,11 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
         out.json(&Committed::new(&hold, &settled))?;
         return Ok(0);
     }
-    let tollgate::Settled { already, is_early, actual, .. } = settled;
-    let units = show::count(actual, "unit");
+    let tollgate::Settled { already, is_early, ref actual, .. } = settled;
+    let units = match actual.plain() {
+        Some(units) => show::count(units, "unit"),
+        None => actual.to_string(),
+    };
     if is_early {
         out.line("no hold has this id, so nothing was charged: one that comes later is refused")?;
     } else if already {
@@ -83,30 +86,36 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
 /// Charges without a check.
 pub(crate) fn charge(args: &Check, out: &mut Output) -> Result<u8> {
     let counts = SubjectLimits::read(&args.which)?;
-    let cost = input::cost(&args.cost, false)?;
+    let cost = input::costs(&args.cost, false)?;
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
-    let charged = counter.wait(counter.limiter.charge(counts.ask().cost(cost)))?;
+    let charged = counter.wait(counter.limiter.charge(counts.ask().cost(cost.clone())))?;
     let counts: Vec<(Subject, LimitSet)> = counts.parts().to_vec();
     let counts = counts.iter().map(|(subject, limits)| (subject, limits));
     if args.json {
         out.json(&Charge::new(cost, counts, &charged))?;
         return Ok(0);
     }
-    say_charged(cost, ChargedLimit::each(counts, &charged), out)?;
+    say_charged(&cost, ChargedLimit::each(counts, &charged), out)?;
     Ok(0)
 }
 
 /// A line for each limit that was charged.
 fn say_charged<'a>(
-    units: u64,
+    cost: &Cost,
     charged: impl Iterator<Item = ChargedLimit<'a>>,
     out: &mut Output,
 ) -> Result<()> {
-    let units = show::count(units, "unit");
     for ChargedLimit { subject, limit, charged, .. } in charged {
-        let cut = match charged.cut {
-            0 => String::new(),
-            cut => format!(", {} of them cut, more than can be owed", show::count(cut, "unit")),
+        let units = match cost.plain() {
+            Some(units) => show::count(units, "unit"),
+            None => format!("{} {}", cost.amounts().of(limit.unit()), limit.unit()),
+        };
+        let cut = match (charged.cut, cost.plain()) {
+            (0, _) => String::new(),
+            (cut, Some(_)) => {
+                format!(", {} of them cut, more than can be owed", show::count(cut, "unit"))
+            }
+            (cut, None) => format!(", {cut} of them cut, more than can be owed"),
         };
         let left = charged.remaining;
         out.line(format!("charged {units}{cut} to {subject}: {left} left ({limit})"))?;

@@ -46,12 +46,13 @@ const GIVE_BACK_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) fn run(args: &Run) -> Result<u8> {
     let which = which(args)?;
     let counts = SubjectLimits::read(&which)?;
-    let cost = input::cost(&args.cost, false)?;
+    let cost = input::costs(&args.cost, false)?;
     let wait = args.wait.as_deref().map(input::wait).transpose()?;
     let Some((program, arguments)) = args.command.split_first() else {
         bail!("no command is given: write it after `--`");
     };
     let takes_slots = input::slots(counts.parts()).is_some();
+    let is_plain = cost.plain().is_some();
     let mut ask = counts.ask().cost(cost);
     if takes_slots {
         ask = ask.named(HoldName::random());
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     // A caller that tries once does not wait, and takes no place that it would have to leave.
     if wait.is_none_or(|wait| !wait.is_zero()) {
         // Several subjects may lie in several slots of a cluster, which keep no line together.
-        let stands = takes_slots && counts.parts().len() == 1;
+        let stands = takes_slots && is_plain && counts.parts().len() == 1;
         ask = if stands { ask.in_line() } else { ask.waiting() };
     }
     let counter = BlockingLimiter::open(&args.place, &which, &counts)?;

@@ -137,7 +137,7 @@ impl HoldCounters {
             // The kind and the cost of the hold are unknown here.
             return;
         }
-        let beyond = settled.actual.saturating_sub(hold.cost);
+        let beyond = settled.actual.amounts().first().saturating_sub(hold.cost.amounts().first());
         if beyond > 0 {
             self.over.fetch_add(1, Ordering::Relaxed);
             self.debt.fetch_add(beyond, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use tollgate::{Ask, Error, Hold, HoldKind, Settled, Store};
+use tollgate::{Ask, Cost, Error, Hold, HoldKind, Settled, Store};
 
 use super::shared::Inner;
 use super::{Gate, Prepared};
@@ -37,19 +37,26 @@ impl<S: Store> Holds<'_, S> {
     ///
     /// # Errors
     /// As [`tollgate::Limiter::commit`].
-    pub async fn commit(self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+    pub async fn commit(self, hold: &Hold, actual: impl Into<Cost>) -> Result<Settled, Error> {
+        let actual = actual.into();
+        let used = actual.amounts().plain().unwrap_or(0);
         let most = self.gate.0.live.load().reserve_of(hold).map_or(u64::MAX, |reserve| reserve.max);
-        let settled = self.gate.0.limiter.commit(hold, actual.min(most)).await;
+        let is_used = !actual.amounts().is_zero();
+        let cut = if used > most { Cost::from(most) } else { actual };
+        let settled = self.gate.0.limiter.commit(hold, cut).await;
         match &settled {
             Ok(settled) => {
                 self.gate.0.holds.settle(hold, settled);
                 let is_units =
-                    hold.kind() != HoldKind::Acquire && (actual > 0 || !hold.id.is_of_any_kind());
-                if !settled.already && is_units {
-                    self.gate.0.live.load().learn(hold, settled.actual);
+                    hold.kind() != HoldKind::Acquire && (is_used || !hold.id.is_of_any_kind());
+                if let Some(units) = settled.actual.amounts().plain()
+                    && !settled.already
+                    && is_units
+                {
+                    self.gate.0.live.load().learn(hold, units);
                 }
-                if actual > most && !settled.already {
-                    self.gate.0.holds.cut.fetch_add(actual - most, Ordering::Relaxed);
+                if used > most && !settled.already {
+                    self.gate.0.holds.cut.fetch_add(used - most, Ordering::Relaxed);
                 }
             }
             Err(Error::NotOpen(_)) => {

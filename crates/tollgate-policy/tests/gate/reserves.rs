@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::HoldKind;
+use tollgate::{Cost, HoldKind};
 use tollgate_policy::Commit;
 
 use super::*;
@@ -29,7 +29,7 @@ fn the_estimate_is_held_and_what_was_used_is_charged() {
     let held = block_on(gate.admit(gate.prepare(&[IP])));
     assert_eq!(held.commit, Some(Commit::Header("x-used".into())));
     let hold = held.hold.unwrap();
-    assert_eq!((hold.kind(), hold.cost), (HoldKind::Charging, 500));
+    assert_eq!((hold.kind(), hold.cost.plain()), (HoldKind::Charging, Some(500)));
     let at = held.answer.decision().unwrap().at();
     assert_eq!(hold.end.as_micros() - at.as_micros(), 120_000_000);
     assert_eq!(left(&gate), 9_500);
@@ -72,7 +72,10 @@ fn a_request_may_say_its_own_estimate() {
     };
     let held = admit(&[IP, ("header.x-max", "1234")]);
     let hold = held.hold.unwrap();
-    assert_eq!((hold.kind(), hold.cost, held.commit), (HoldKind::Reserve, 1_234, None));
+    assert_eq!(
+        (hold.kind(), hold.cost.plain(), held.commit),
+        (HoldKind::Reserve, Some(1_234), None)
+    );
     // No longer than the slot that it has too.
     let at = held.answer.decision().unwrap().at();
     assert_eq!(hold.end.as_micros() - at.as_micros(), 30_000_000);
@@ -100,7 +103,10 @@ fn a_caller_may_say_another_estimate_within_the_max() {
         prepared.cost(units).unwrap();
         let held = block_on(gate.admit(prepared));
         assert_eq!(held.answer.outcome(), outcome);
-        assert_eq!(held.hold.map(|hold| hold.cost), Some(units).filter(|it| *it <= 2_000));
+        assert_eq!(
+            held.hold.and_then(|hold| hold.cost.plain()),
+            Some(units).filter(|it| *it <= 2_000)
+        );
     }
 }
 
@@ -131,8 +137,10 @@ const QUANTILE: &str = "cost = { reserve = \"p90\", otherwise = 500, max = 2000,
 
 fn estimate(gate: &Gate<MemoryStore>, used: Option<u64>) -> u64 {
     let hold = block_on(gate.admit(gate.prepare(&[IP]))).hold.unwrap();
-    assert!(block_on(gate.holds().commit(&hold, used.unwrap_or(hold.cost))).is_ok());
-    hold.cost
+    assert!(
+        block_on(gate.holds().commit(&hold, used.map_or(hold.cost.clone(), Cost::from))).is_ok()
+    );
+    hold.cost.plain().expect("requests alone")
 }
 
 #[test]

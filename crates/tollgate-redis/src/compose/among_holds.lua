@@ -4,12 +4,16 @@
 -- `peek`, `peek-partial`), the id of the hold to place or nothing, how long it lasts in microseconds;
 -- the key of the request ids is the last key if the sixth argument is not empty, which is then 16
 -- bytes of the id and 8 of the question, and the seventh how long it is remembered in microseconds.
--- From the eighth on, the counts.
-local cost, mode, id, ttl = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+-- From the eighth on, the counts. The cost is a number of requests, or an amount of each unit, of
+-- which the first is answered.
+local mode, id, ttl = ARGV[3], ARGV[4], tonumber(ARGV[5])
+unit.asked, unit.is_plain = unit.amounts(ARGV[2]), tonumber(ARGV[2])
+unit.first = string.match(ARGV[2], '^%l[%l%d_]*') or 'requests'
+local cost = unit.asked[unit.first]
 local peek = string.sub(mode, 1, 4) == 'peek'
 local letter = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
 local kind, name = letter and string.lower(letter), letter and name_of(id)
-local own = mode == 'in-line' and member_of(id, cost) or nil
+local own = mode == 'in-line' and member_of(id, ARGV[2]) or nil
 local request, about, overused
 local forgotten, lies = 0, nil
 if ARGV[6] ~= '' then
@@ -60,7 +64,7 @@ local function crowded(holds)
   end
   local open, chargers = holds.count, holds.chargers
   for _, hold in ipairs(due_of(holds, clock_of(holds))) do
-    open, chargers = open - 1, chargers - (hold.charging > 0 and 1 or 0)
+    open, chargers = open - 1, chargers - (hold.is_charging and 1 or 0)
   end
   return open >= most_holds and -3 or is_charging and chargers >= most_charging and -8 or nil
 end
@@ -92,7 +96,7 @@ if name then
   for _, count in ipairs(counts) do
     is_over = is_over or over(count.holds.key, name, at)
   end
-  if repeated and (unknown or repeated.ttl ~= ttl or repeated.member ~= member_of(id, cost)) then
+  if repeated and (unknown or repeated.ttl ~= ttl or repeated.member ~= member_of(id, ARGV[2])) then
     refusal = -5
   elseif repeated and repeated.answers > most_repeats then
     refusal = -6
@@ -145,17 +149,28 @@ for _, count in ipairs(counts) do
     stray = stray or is_slots and not kind and not peek
   end
 end
+-- The amount that a limit is judged with, of a cost of so many of its first unit; and whether that
+-- unit is the limit's.
+function unit.wanted(limit, cost)
+  local counts, is_plain = limit.step.counts, unit.is_plain
+  local own = counts == 'slots' and counts or limit.unit or 'requests'
+  if not counts or own == unit.first or is_plain and own == 'slots' and (not kind or kind == 'a') then
+    return cost, true
+  end
+  -- A hold takes one slot unless it says how many.
+  return unit.asked[own] or own == 'slots' and kind and 1 or 0, is_plain and own == 'slots'
+end
+
 -- The answer of every limit to a cost.
 local function judge_all(cost)
   local fields, least, admitted = {}, nil, true
   for _, count in ipairs(counts) do
     for i, limit in ipairs(count.limits) do
-      local wanted = cost
-      if limit.step.counts == 'slots' and kind and kind ~= 'a' then
-        wanted = 1
-      end
+      local wanted, is_first = unit.wanted(limit, cost)
       local left, wait, _, held, recorded = judge_beside(count, i, wanted)
-      least = math.min(least or left, left)
+      if is_first then
+        least = math.min(least or left, left)
+      end
       admitted = admitted and wait == 0
       fields[#fields + 1] = {left = left, wait = wait, held = held, at = now, recorded = recorded,
         wanted = wanted, carried = count.carried[i]}
@@ -165,7 +180,7 @@ local function judge_all(cost)
 end
 local fields, admitted, least = judge_all(cost)
 if string.sub(mode, -7) == 'partial' then
-  cost = math.max(1, math.min(cost, least))
+  cost = math.max(1, math.min(cost, least or 0))
   fields, admitted = judge_all(cost)
 end
 admitted = admitted and not stray
@@ -198,16 +213,16 @@ elseif admitted and not peek then
       if limit.step.counts then
         fields[f].left = math.max(0, fields[f].left - fields[f].wanted)
       end
-      if counts_units(limit) and (not kind or kind == 'a') then
-        charge(limit, cost)
+      if counts_units(limit) and (not kind or kind == 'a') and fields[f].wanted > 0 then
+        charge(limit, fields[f].wanted)
         fields[f].at = fields[f].recorded
       end
     end
     if kind then
-      place(count.holds, member_of(id, cost), stop)
+      place(count.holds, member_of(id, ARGV[2]), stop)
       count.holds.fence = fence
       if name then
-        write_name(count.holds.key .. '@' .. name, letter, ttl, fence, answer, number(cost), stop)
+        write_name(count.holds.key .. '@' .. name, letter, ttl, fence, answer, ARGV[2], stop)
       end
     end
   end

@@ -171,7 +171,7 @@ local function write_simple(count, is_same)
   end
   if is_open or count.fence > 0 then
     local longest = lifetime(math.max(least, count.fence + skew - now, 0))
-    local sums = sums_of(false, count.chargers, count.open, count.units, count.charging, count.slots,
+    local sums = sums_of(false, count.chargers, '', count.open, count.units, count.charging, count.slots,
       count.fence, count.seen, count.first, count.last)
     redis.call('SET', count.key .. '@sums', sums, 'PX', longest)
     return longest
@@ -186,7 +186,8 @@ end
 local function place_simple()
   local cost, id = tonumber(ARGV[2]), ARGV[4]
   -- The id of a named hold begins with a large letter.
-  if ARGV[3] ~= 'whole' and ARGV[3] ~= 'waiting' or id ~= '' and string.byte(id) < 54 then
+  if not cost or ARGV[3] ~= 'whole' and ARGV[3] ~= 'waiting'
+      or id ~= '' and string.byte(id) < 54 then
     return nil
   end
   local count = simple_count(8)
@@ -263,13 +264,13 @@ end
 
 -- A commit of units that still remain.
 local function settle_simple()
-  local id, actual = ARGV[2], tonumber(ARGV[4])
-  local count = simple_count(6)
+  local id, cost, actual = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+  local count = cost and actual and simple_count(6)
   if not count or count.open == 0 or redis.call('GET', count.key .. '@' .. id) then
     return nil
   end
   local holds = count.key .. '@'
-  local hold = hold_of(member_of(id, tonumber(ARGV[3])), 0)
+  local hold = hold_of(member_of(id, cost), 0)
   local member = hold.member
   local stop = redis.call('ZSCORE', holds, member)
   if not stop then

@@ -1,5 +1,6 @@
 -- How the holds of a count are written: a sorted set of ids by their ends, and their sums. An id
--- has 16 bytes, and the first is its kind; a cost above 1 follows it.
+-- has 16 bytes, and the first is its kind; a cost above 1 follows it in 6 bytes. Where it has other
+-- units than requests, they follow as text.
 
 -- The most holds that are open on one count, and of those the most whose ends charge: all that are
 -- due are charged before anything else is answered.
@@ -10,7 +11,8 @@ local skew = 1000000
 
 -- The sums: the version, how many holds are open, their units, those that their ends charge, their
 -- slots, the last fencing number, the latest time that was seen, the first end and the last; and how
--- many ends charge, where one does. The version is 1, with 1 more while named holds are open, and 2
+-- many ends charge, where one does. Other units than requests follow as text, each with what is kept
+-- of it and what ends charge. The version is 1, with 1 more while named holds are open, and 2
 -- more where ends charge: an earlier script would misread either.
 local sums_form = '>I1I4I7I7I4I7I7I7I7'
 
@@ -18,43 +20,71 @@ local sums_form = '>I1I4I7I7I4I7I7I7I7'
 -- script of this version has written.
 local function read_sums(v, may_be_named)
   local version = string.byte(v) or 0
-  if version < 1 or version > 4 or not may_be_named and version % 2 == 0
-      or #v ~= (version > 2 and 53 or 51) then
+  local size = version > 2 and 53 or 51
+  if version < 1 or version > 4 or not may_be_named and version % 2 == 0 or #v < size then
     return nil
+  end
+  local by_units, by_charging
+  if #v > size then
+    if not string.find(v, '^[%l%d_=/,]+$', size + 1) then
+      return nil
+    end
+    by_units, by_charging = {}, {}
+    for name, kept, charged in string.gmatch(string.sub(v, size + 1), '([%l%d_]+)=(%d+)/(%d+)') do
+      by_units[name], by_charging[name] = tonumber(kept), tonumber(charged)
+    end
   end
   local _, open, units, charging, slots, fence, seen, first, last, from =
     struct.unpack(sums_form, v)
   local chargers = version > 2 and (struct.unpack('>I2', v, from)) or nil
-  return open, units, charging, slots, fence, seen, first, last, chargers
+  return open, units, charging, slots, fence, seen, first, last, chargers, by_units, by_charging
 end
 
-local function sums_of(is_named, chargers, ...)
+-- `others` has the units but requests, as they are written.
+local function sums_of(is_named, chargers, others, ...)
   local version, more = is_named and 2 or 1, ''
   if chargers > 0 then
     version, more = version + 2, struct.pack('>I2', chargers)
   end
-  return struct.pack(sums_form, version, ...) .. more
+  return struct.pack(sums_form, version, ...) .. more .. others
 end
 
 -- The record of a hold without a name that was settled: the charge and, behind a dot, until when.
 -- Earlier scripts read the number before the dot.
 local function mark_of_settled(actual, till)
-  return string.format('%.0f.%.0f', actual, till)
+  return (tonumber(actual) and string.format('%.0f', actual) or actual) .. string.format('.%.0f', till)
 end
 
--- A hold of the sorted set: the units that it keeps, and the charge of its end. The letter of a
--- named one is large.
+-- The functions about units, in one table, since a script has at most 200 local names.
+local unit = {}
+
+-- The amounts of a cost by unit: a number of requests, or a text such as `requests=1,tokens=800`.
+function unit.amounts(text)
+  local by = {requests = tonumber(text)}
+  for name, amount in string.gmatch(text, '([%l%d_]+)=(%d+)') do
+    by[name] = tonumber(amount)
+  end
+  return by
+end
+
+-- A hold of the sorted set: the requests that it keeps and the other units, and those that its end
+-- charges. The letter of a named one is large.
 local function hold_of(member, score)
   local kind = string.lower(string.sub(member, 1, 1))
-  local cost = 1
-  if #member == 22 then
+  local cost, others = 1, nil
+  if #member >= 22 then
     cost = struct.unpack('>I6', member, 17)
   end
   local hold = {member = member, stop = tonumber(score), units = cost, charging = 0, slots = 1}
+  if #member > 22 then
+    others = unit.amounts(string.sub(member, 23))
+    hold.slots, others.slots = others.slots or 1, nil
+    hold.by_units = others
+  end
   if kind == 'a' then
-    hold.units, hold.slots = 0, cost
+    hold.units, hold.slots, hold.by_units = 0, others and hold.slots or cost, nil
   elseif kind == 'c' then
-    hold.charging = cost
+    hold.charging, hold.is_charging, hold.by_charging = cost, true, others
   end
   return hold
 end
@@ -65,8 +95,12 @@ local function member_of(id, cost)
     return tonumber(string.sub(id, from, from + 7), 16)
   end
   local member = struct.pack('>I4I4I4I4', quarter(1), quarter(9), quarter(17), quarter(25))
-  if cost > 1 then
-    member = member .. struct.pack('>I6', cost)
+  local plain = tonumber(cost)
+  if not plain then
+    local requests, others = string.match(cost, '^requests=(%d+),(.*)$')
+    member = member .. struct.pack('>I6', requests or 0) .. (others or cost)
+  elseif plain > 1 then
+    member = member .. struct.pack('>I6', plain)
   end
   return member
 end

@@ -3,12 +3,53 @@
 -- The most ends that a denial looks at.
 local most_ends = 64
 
+function unit.add(sums, by, sign)
+  for unit, amount in pairs(by or {}) do
+    sums = sums or {}
+    local sum = math.max(0, (sums[unit] or 0) + sign * amount)
+    sums[unit] = sum > 0 and sum or nil
+  end
+  return sums
+end
+
+-- The units of a limit that a hold keeps, or all holds; and those that ends charge.
+function unit.kept(holds, limit)
+  if limit.unit then
+    return holds.by_units and holds.by_units[limit.unit] or 0
+  end
+  return holds.units
+end
+
+function unit.charging(holds, limit)
+  if limit.unit then
+    return holds.by_charging and holds.by_charging[limit.unit] or 0
+  end
+  return holds.charging
+end
+
+-- The part of a charge without a check that is a limit's, and whether the limits of its count all
+-- count requests: then each is judged with all of it. A ban is so always, and none takes slots.
+function unit.part(count, limit, amounts, first)
+  local is_plain = true
+  for _, other in ipairs(count.limits) do
+    is_plain = is_plain and not other.unit
+  end
+  if limit.step.counts == 'units' then
+    return amounts[limit.unit or 'requests'] or 0, is_plain
+  end
+  return (is_plain or not limit.step.counts) and first or 0, is_plain
+end
+
 local function add(holds, hold, sign)
   holds.count = math.max(0, holds.count + sign)
   holds.units = math.max(0, holds.units + sign * hold.units)
   holds.charging = math.max(0, holds.charging + sign * hold.charging)
   holds.slots = math.max(0, holds.slots + sign * hold.slots)
-  if hold.charging > 0 then
+  if hold.by_units then
+    holds.by_units = unit.add(holds.by_units, hold.by_units, sign)
+    holds.by_charging = unit.add(holds.by_charging, hold.by_charging, sign)
+  end
+  if hold.is_charging then
     holds.chargers = math.max(0, holds.chargers + sign)
   end
   if sign > 0 and string.find(hold.member, '^%u') then
@@ -27,7 +68,7 @@ end
 -- Computes the sums again, of the holds that are not due.
 local function recount(holds)
   holds.count, holds.units, holds.charging, holds.chargers, holds.slots = 0, 0, 0, 0, 0
-  holds.first, holds.last = 0, 0
+  holds.first, holds.last, holds.by_units, holds.by_charging = 0, 0, nil, nil
   local rows = redis.call('ZRANGE', holds.key .. '@', number(holds.due), -1, 'WITHSCORES')
   for i, hold in ipairs(holds_of(rows)) do
     add(holds, hold, 1)
@@ -45,7 +86,7 @@ local function read_holds(key)
   if v then
     holds.is_known = true
     holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
-      holds.last, holds.chargers = read_sums(v, true)
+      holds.last, holds.chargers, holds.by_units, holds.by_charging = read_sums(v, true)
     if not holds.count then
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
@@ -147,11 +188,12 @@ end
 local function charge_ends(limits, due, back, most)
   local real = now
   for _, hold in ipairs(due) do
-    if hold.charging > 0 then
+    if hold.is_charging then
       now = hold.stop - back
       for i, limit in pairs(limits) do
-        if type(i) == 'number' and (limit.words or limit.log) and counts_units(limit) then
-          charge_some(limit, hold.charging, most[i])
+        if type(i) == 'number' and (limit.words or limit.log) and counts_units(limit)
+            and unit.charging(hold, limit) > 0 then
+          charge_some(limit, unit.charging(hold, limit), most[i])
           limit.changed = true
         end
       end
@@ -213,6 +255,9 @@ local function end_due(count, peek)
 end
 
 local function kept_of(count, limit)
+  if limit.step.counts == 'units' then
+    return unit.kept(count.holds, limit)
+  end
   return count.holds[limit.step.counts] or 0
 end
 
@@ -243,16 +288,16 @@ local function wait_for(count, i, wanted, kept)
       return wait
     end
     now = math.max(now, hold.stop)
-    kept = math.max(0, kept - hold[counts])
-    seen = seen + hold.charging
-    charge_apart(hold.charging)
+    kept = math.max(0, kept - (counts == 'units' and unit.kept(hold, limit) or hold[counts]))
+    seen = seen + unit.charging(hold, limit)
+    charge_apart(unit.charging(hold, limit))
   end
   -- More holds may be open than are looked at, and may end with those: by the last end all of them
   -- have ended.
   local last = last_end(holds)
   if last >= now then
     now, kept = last, 0
-    charge_apart(math.max(0, holds.charging - seen))
+    charge_apart(math.max(0, unit.charging(holds, limit) - seen))
   end
   local wait = wait_now()
   if wait >= 0 then
@@ -270,10 +315,11 @@ local function reset_of(count, i, by_itself)
   end
   local until_last = math.max(0, last_end(holds) - now)
   local all = math.max(by_itself, until_last)
-  if holds.charging > 0 and counts_units(limit) then
+  local charging = counts_units(limit) and unit.charging(holds, limit) or 0
+  if charging > 0 then
     local copy = copy_of(limit)
     now = now + until_last
-    charge_some(copy, holds.charging, count.most[i])
+    charge_some(copy, charging, count.most[i])
     local _, reset = judge(copy)
     all = math.max(all, until_last + reset)
     now = real
@@ -293,7 +339,7 @@ local function judge_beside(count, i, wanted)
   -- The limit's own wait assumes that every hold is settled now with 0, and that nobody waits
   -- ahead.
   local alone = wait
-  if wanted <= left then
+  if wanted > 0 and wanted <= left then
     wait = 0
   elseif limit.step.counts and wanted > limit.numbers[limit.step.capacity] then
     wait = -1
@@ -319,7 +365,7 @@ local function write_count(count)
   if holds.count > 0 then
     local last = last_end(holds)
     -- The charges of the ends count after them.
-    least = math.max(0, last - now) + (holds.charging > 0 and count.span or 0)
+    least = math.max(0, last - now) + (holds.chargers > 0 and count.span or 0)
   end
   limits.held = holds.count > 0
   for i, limit in ipairs(limits) do
@@ -341,8 +387,15 @@ local function write_count(count)
   if holds.count == 0 and holds.fence == 0 then
     redis.call('DEL', holds.key .. '@sums')
   else
-    local sums = sums_of(holds.count > 0 and holds.is_named, holds.chargers, holds.count, holds.units,
-      holds.charging, holds.slots, holds.fence, holds.seen, holds.first, holds.last)
+    local others = {}
+    for unit, kept in pairs(holds.by_units or {}) do
+      local charging = holds.by_charging and holds.by_charging[unit] or 0
+      others[#others + 1] = unit .. '=' .. number(kept) .. '/' .. number(charging) .. ','
+    end
+    table.sort(others)
+    local sums = sums_of(holds.count > 0 and holds.is_named, holds.chargers, table.concat(others),
+      holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
+      holds.last)
     redis.call('SET', holds.key .. '@sums', sums, 'PX', longest)
   end
 end
@@ -392,6 +445,7 @@ end
 -- other numbers.
 local function open_count(key, logs, tag, has_state, most, span)
   local limits = read_tag(tag)
+  unit.name(key, limits)
   local old, wrong, had_state = load(key, logs, #limits, limits)
   if wrong then
     return nil, wrong
@@ -414,10 +468,10 @@ local function open_count(key, logs, tag, has_state, most, span)
   if holds.count > 0 and not old.held then
     -- The state lived as long as they were open, and as long as the charges of their ends counted.
     holds.count, holds.units, holds.charging, holds.slots, holds.is_over = 0, 0, 0, 0, true
-    holds.chargers = 0
+    holds.chargers, holds.by_units, holds.by_charging = 0, nil, nil
   end
   count.most_before = most_as_written(old, most)
-  if count.is_carried and holds.charging > 0 then
+  if count.is_carried and holds.chargers > 0 then
     -- Due holds are charged first, under the old numbers.
     local at, back = clock_of(holds)
     charge_ends(old, due_of(holds, at, back), back, count.most_before)
@@ -552,12 +606,12 @@ end
 local function open_under(holds, name)
   local key = holds.key .. '@' .. name
   local letter, ttl, fence, answers, cost =
-    string.match(redis.call('GET', key) or '', '^o(%u) (%d+) (%d+) (%d+) (%d+)$')
+    string.match(redis.call('GET', key) or '', '^o(%u) (%d+) (%d+) (%d+) ([%l%d_=,]+)$')
   if not letter then
     return nil
   end
   local id = string.format('%02x', string.byte(letter)) .. string.sub(name, 3)
-  local member = member_of(id, tonumber(cost))
+  local member = member_of(id, cost)
   local stop = redis.call('ZSCORE', holds.key .. '@', member)
   return stop and {key = key, letter = letter, ttl = tonumber(ttl), fence = tonumber(fence),
     answers = tonumber(answers), cost = cost, member = member, stop = tonumber(stop)}
@@ -573,12 +627,12 @@ end
 -- says by a dot until when; one of an earlier version says it by its time to live alone.
 local function over(key, name, at)
   local v = redis.call('GET', key .. '@' .. name) or ''
-  local actual, till = string.match(v, '^s(%d+) (%d+)$')
+  local actual, till = string.match(v, '^s([%l%d_=,]+) (%d+)$')
   if not till then
-    actual, till = string.match(v, '^(%d+)%.?(%d*)$')
+    actual, till = string.match(v, '^([%l%d_=,]+)%.?(%d*)$')
   end
   if till and (till == '' or tonumber(till) > at) then
-    return tonumber(actual)
+    return tonumber(actual) or actual
   end
   till = redis.call('ZSCORE', key .. '@marks', name)
   return till and tonumber(till) > at and 0 or nil

@@ -56,7 +56,7 @@ end
 
 -- The units that those ahead want of a limit.
 function line.wanted(count, limit)
-  return count.ahead and count.ahead[limit.step.counts] or 0
+  return count.ahead and not limit.unit and count.ahead[limit.step.counts] or 0
 end
 
 function line.leave(key, member)

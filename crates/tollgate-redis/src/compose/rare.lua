@@ -424,6 +424,21 @@ local function read_tag_like(v, known)
   return limits, after + 1
 end
 
+-- Gives limits the units that their identities name, which end the key of their count; none where
+-- that is requests.
+function unit.name(key, limits)
+  if not string.find(key, '/%l') then
+    return
+  end
+  local i = 0
+  for identity in string.gmatch(string.match(key, '^.*[}>]:?(.*)$'), '[^,]+') do
+    i = i + 1
+    if limits[i] then
+      limits[i].unit = string.match(identity, '/(%l[%l%d_]*)$')
+    end
+  end
+end
+
 -- The counts of a subject: its limits by their places, as they were written. A set of one log keeps
 -- it at the key itself. The limits that are asked for need not be read again.
 local function load(key, logs, count, asked)
@@ -458,5 +473,6 @@ local function load(key, logs, count, asked)
       ready(held[i])
     end
   end
+  unit.name(key, held)
   return held, nil, has_state
 end

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use tollgate::strategy::{LuaStep, lua_steps};
-use tollgate::{Limit, LimitSet, engine};
+use tollgate::{Limit, LimitSet, Unit, engine};
 
 use super::clock::{Clock, GIVEN_LIFETIME_MS, encoded_expiry};
 use super::form::{has_state, in_state_order, set_tag};
@@ -29,7 +29,10 @@ pub fn count_args(limits: &LimitSet) -> Vec<Vec<u8>> {
         let spec = limit.lua_spec();
         // A strategy without a step in Lua has none of these scripts. The first arguments are the
         // numbers.
-        let code = spec.step.and_then(|step| u8::try_from(step.code).ok()).unwrap_or(b'x');
+        // So has a limit of another unit no fast path: that counts requests and slots.
+        let is_plain = [Unit::REQUESTS, Unit::SLOTS].contains(limit.unit());
+        let step = spec.step.filter(|_| is_plain);
+        let code = step.and_then(|step| u8::try_from(step.code).ok()).unwrap_or(b'x');
         let mut arg = vec![code];
         for number in core::iter::once(most_of(limit)).chain(spec.arguments.iter().copied()) {
             arg.extend_from_slice(&number.to_be_bytes()[1..]);

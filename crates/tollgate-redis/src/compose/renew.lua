@@ -12,7 +12,7 @@ local wrong = each_count(6, function(key, logs, _, _, most)
     -- Keys that are written below are read here: on a cluster each key may have moved to another
     -- node.
     count.open = name and open_under(count.holds, name)
-    count.member = count.open and count.open.member or not name and member_of(ARGV[2], tonumber(ARGV[3]))
+    count.member = count.open and count.open.member or not name and member_of(ARGV[2], ARGV[3])
     if count.member then
       count.since, count.own, count.fence = span_of(key, count.member)
     end

@@ -1,10 +1,12 @@
 -- Takes a hold away, and charges what was used to the rate limits of its counts. KEYS: for each
 -- subject its state. ARGV: the nonce, the id of the hold, the cost that it was placed with, the
--- units that were used, and for how many milliseconds that is remembered. From the sixth on, the
+-- units that were used, and for how many milliseconds that is remembered. Of a unit that was not
+-- said to be used, the end of the hold says whether its cost is charged. From the sixth on, the
 -- counts. Behind the id of a named hold may follow `!` and the number of its answer that reached
 -- nobody. Of an id that is a name alone, the third is for how many microseconds a release without a
 -- hold is remembered.
-local id, cost, actual = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local id, cost, used = ARGV[2], ARGV[3], unit.amounts(ARGV[4])
+local is_used = string.find(ARGV[4], '^[1-9]') or string.find(ARGV[4], '=[1-9]')
 local name, lost = name_of(id), tonumber(string.sub(id, 34))
 local is_name_alone = string.sub(id, 1, 2) == '4e'
 local member = not name and member_of(id, cost)
@@ -31,7 +33,7 @@ for _, count in ipairs(counts) do
     if name then
       local open = open_under(count.holds, name) or {}
       count.is_open, count.member, count.is_last = open.stop, open.member, open.answers == lost
-      misused = misused or open.letter == 'A' and actual > 0
+      misused = misused or open.letter == 'A' and is_used
     else
       count.is_open, count.member = redis.call('ZSCORE', count.holds.key .. '@', member), member
     end
@@ -56,16 +58,54 @@ local reply = {ARGV[1], 0, 0}
 if misused then
   reply[2] = 4
 elseif known then
-  reply[2], reply[3] = 1, tonumber(known)
+  reply[2], reply[3] = 1, known
 elseif found then
-  reply[2], reply[3] = 2, actual
-elseif is_name_alone and actual == 0 then
-  mark_early(counts[1].key, name, counts[1].at, cost)
+  reply[2] = 2
+elseif is_name_alone and not is_used then
+  mark_early(counts[1].key, name, counts[1].at, tonumber(cost))
   reply[2] = 3
+end
+-- What is charged by unit, as it is written, and of the first unit.
+local charged
+if reply[2] == 2 then
+  charged = {by = {requests = 0}}
+  for _, count in ipairs(counts) do
+    if count.is_open and ARGV[4] ~= '0' then
+      local hold = hold_of(count.member, 0)
+      charged.by.requests = hold.charging
+      for name, amount in pairs(hold.by_charging or {}) do
+        charged.by[name] = amount
+      end
+      break
+    end
+  end
+  -- A plain 0 is nothing of any unit.
+  for name, amount in pairs(used) do
+    charged.by[name] = name ~= 'slots' and amount or nil
+  end
+  local names, words = {}, {}
+  for name, amount in pairs(charged.by) do
+    if amount > 0 then
+      names[#names + 1] = name == 'requests' and '' or name
+    end
+  end
+  -- Requests come first.
+  table.sort(names)
+  for i, name in ipairs(names) do
+    name = name == '' and 'requests' or name
+    words[i] = name .. '=' .. number(charged.by[name])
+    charged.first = charged.first or charged.by[name]
+  end
+  charged.first = charged.first or 0
+  charged.text = table.concat(words, ',')
+  if #names == 0 or #names == 1 and names[1] == '' then
+    charged.text = charged.first
+  end
+  reply[3] = charged.text
 end
 for _, count in ipairs(counts) do
   local rows = {}
-  if count.is_open and reply[2] == 2 then
+  if count.is_open and charged then
     local holds = count.holds
     redis.call('ZREM', holds.key .. '@', count.member)
     add(holds, hold_of(count.member, 0), -1)
@@ -74,21 +114,26 @@ for _, count in ipairs(counts) do
       redis.call('DEL', holds.key .. '@' .. name)
     elseif keeps then
       local till = at + 1000 * ARGV[5]
-      local mark = name and 's' .. number(actual) .. ' ' .. number(till)
-        or mark_of_settled(actual, till)
+      local mark = mark_of_settled(charged.text, till)
+      if name then
+        mark = 's' .. string.gsub(mark, '%.', ' ')
+      end
       redis.call('SET', holds.key .. '@' .. (name or id), mark, 'PX', lifetime(till - now))
     end
-    local wanted = math.max(actual, 1)
     for i, limit in ipairs(count.limits) do
       repair(limit)
-      local fits, cut = actual <= math.max(0, (judge(limit)) - kept_of(count, limit)), 0
-      if actual > 0 and counts_units(limit) then
-        cut = charge_some(limit, actual, count.most[i], fits)
+      local units, is_plain = unit.part(count, limit, charged.by, charged.first)
+      local cut = 0
+      local before, owed = judge_beside(count, i, units)
+      local fits = units > 0 and units <= before or units == 0 and (is_plain or owed == 0)
+      fits = fits or is_plain and limit.step.counts == 'slots'
+      if units > 0 and counts_units(limit) then
+        cut = charge_some(limit, units, count.most[i], fits)
       end
       limit.changed = true
-      local left, wait, reset = judge_beside(count, i, wanted)
-      rows[i] = {(limit.step.counts == 'slots' or fits) and 1 or 0, cut, left, wait,
-        reset_of(count, i, reset)}
+      -- After a commit of nothing, the wait is that of one more unit.
+      local left, wait, reset = judge_beside(count, i, is_plain and math.max(units, 1) or units)
+      rows[i] = {fits and 1 or 0, cut, left, wait, reset_of(count, i, reset)}
     end
   end
   if count.holds then

@@ -22,8 +22,8 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tollgate::engine::{Charged, Fields, Mode, Outcome, Placed};
 use tollgate::{
-    Charges, Counted, Hold, HoldId, HoldKind, HoldTerms, Patience, Question, Receipt, Refund,
-    Settled, Store as _, StoreError, Time,
+    Amounts, Charges, Counted, Hold, HoldId, HoldKind, HoldTerms, Patience, Question, Receipt,
+    Refund, Settled, Store as _, StoreError, Time,
 };
 
 use super::redis_store::RedisStore;
@@ -277,7 +277,7 @@ impl RedisStore {
         let hold = Hold::new(
             terms.id,
             fence,
-            group.cost.first(),
+            group.cost,
             end,
             counts.map(|part| (part.subject.clone(), part.limits.clone())),
         );
@@ -285,7 +285,7 @@ impl RedisStore {
         hold.answer = answer;
         let (store, by) = (self.clone(), self.usual_deadline());
         // A caller that stops waiting here must not keep the hold from being taken back.
-        let taking = tokio::spawn(async move { store.settle_in_slot(&hold, 0, by).await });
+        let taking = tokio::spawn(async move { store.settle_in_slot(&hold, 0.into(), by).await });
         let settled = match taking.await {
             Ok(settled) => settled?,
             Err(error) => return Err(StoreError::ambiguous(error.to_string())),
@@ -380,7 +380,7 @@ impl RedisStore {
     pub(super) async fn settle_across(
         &self,
         hold: &Hold,
-        actual: u64,
+        actual: Amounts<'_>,
         slots: &Slots,
     ) -> Result<Option<Settled>, StoreError> {
         let holds = self.holds_in(hold, slots);
@@ -392,9 +392,9 @@ impl RedisStore {
         let Some(first) = known().find(|it| !it.is_early).or_else(|| known().next()) else {
             return Ok(None);
         };
-        if known().all(|settled| settled.already) {
+        let Some(now) = known().find(|settled| !settled.already) else {
             return Ok(Some(first.clone()));
-        }
+        };
         // A slot in which a count was reset does not report it.
         let mut counts: Vec<(usize, Vec<Charged>)> = Vec::new();
         for (places, settled) in slots.iter().zip(all.iter()) {
@@ -408,7 +408,7 @@ impl RedisStore {
         counts.sort_by_key(|(place, _)| *place);
         let (open_on, charged): (SmallVec<[usize; 2]>, Vec<Vec<Charged>>) =
             counts.into_iter().unzip();
-        Ok(Some(Settled::now(actual, charged.concat(), open_on)))
+        Ok(Some(Settled::now(now.actual.clone(), charged.concat(), open_on)))
     }
 
     /// Renews a hold in each slot. The hold is as open as its least part: where one has ended, its

@@ -12,8 +12,8 @@ use tollgate::engine::{
     SETTLED_FOR_US, ShownHold,
 };
 use tollgate::{
-    Carried, Counted, Hold, HoldId, HoldTerms, MAX_SHOWN_HOLDS, Patience, Period, Question,
-    Settled, StoreError, Time,
+    Amounts, Carried, Cost, Counted, Hold, HoldId, HoldTerms, MAX_SHOWN_HOLDS, Patience, Period,
+    Question, Settled, StoreError, Time,
 };
 
 use super::plan::{CountArgs, HoldTask, asked};
@@ -118,6 +118,8 @@ impl RedisStore {
         // Those that the fast path may answer: the others would be asked twice.
         let is_simple = matches!(question.mode, Mode::Whole)
             && question.request.is_none()
+            && question.parts.iter().all(|part| part.limits.is_plain())
+            && question.cost.plain().is_some()
             && question.parts.len() == 1
             && question.hold.is_none_or(|terms| terms.id.name().is_none());
         let task = HoldTask::Among { is_simple };
@@ -145,7 +147,7 @@ impl RedisStore {
     pub(super) async fn settle_in_slot(
         &self,
         hold: &Hold,
-        actual: u64,
+        actual: Amounts<'_>,
         by: Deadline,
     ) -> Result<Option<Settled>, StoreError> {
         let counts = self.counts_of(hold);
@@ -153,13 +155,15 @@ impl RedisStore {
         let keeps_ms = SETTLED_FOR_US / 1_000;
         let [id, cost] = told_of(hold);
         let args = [id, cost, actual.to_string(), keeps_ms.to_string()];
-        let is_simple = hold.counts.len() == 1 && hold.id.name().is_none();
+        let is_simple = matches!(&hold.counts[..], [(_, limits)] if limits.is_plain())
+            && hold.cost.amounts().plain().and(actual.plain()).is_some()
+            && hold.id.name().is_none();
         let task = HoldTask::Settle { is_simple };
         let answer = self.call_holds(task, &counts, &args, nonce, by).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
         };
-        let actual = parse_unsigned(actual)?;
+        let actual = parse_cost(actual)?;
         match how {
             0 => return Ok(None),
             1 => return Ok(Some(Settled::before(actual))),
@@ -190,8 +194,8 @@ impl RedisStore {
         let counts = self.counts_of(hold);
         let nonce = self.next_nonce();
         let asked_us = hold.id.asked_us().unwrap_or(0);
-        let numbers = [hold.cost, ttl_us, asked_us].map(|number| number.to_string());
-        let args = [&[hold.id.to_string()][..], &numbers].concat();
+        let args =
+            [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string(), asked_us.to_string()];
         let by = self.usual_deadline();
         let answer = self.call_holds(HoldTask::Renew, &counts, &args[..], nonce, by).await?;
         match &answer[..] {
@@ -273,11 +277,11 @@ fn told_of(hold: &Hold) -> [String; 2] {
         false => hold.id.to_string(),
     };
     let slots = hold.counts.first().and_then(|(_, limits)| limits.hold());
-    let number = match hold.id.is_of_any_kind() {
-        true => slots.map_or(SETTLED_FOR_US, Period::as_micros).min(SETTLED_FOR_US),
-        false => hold.cost,
+    let cost = match hold.id.is_of_any_kind() {
+        true => slots.map_or(SETTLED_FOR_US, Period::as_micros).min(SETTLED_FOR_US).to_string(),
+        false => hold.cost.to_string(),
     };
-    [id, number.to_string()]
+    [id, cost]
 }
 
 /// Whether a check was not decided, because holds of a count are open.
@@ -293,9 +297,14 @@ fn shown_hold(row: &[Value], back_us: u64, at_us: u64) -> Result<ShownHold, Stor
     let wrong = || damaged("a hold has an impossible id");
     let (id, cost) = member.split_first_chunk::<16>().ok_or_else(wrong)?;
     let id = HoldId::from_bytes(*id).ok_or_else(wrong)?;
-    let cost = match cost {
+    let (requests, others) = cost.split_at_checked(6).unwrap_or((cost, &[]));
+    let requests = match requests {
         [] => 1,
-        cost => cost.iter().fold(0, |cost, byte| cost << 8 | u64::from(*byte)),
+        bytes => bytes.iter().fold(0, |cost, byte| cost << 8 | u64::from(*byte)),
+    };
+    let cost = match core::str::from_utf8(others).map_err(|_| wrong())? {
+        "" => Cost::from(requests),
+        others => format!("requests={requests},{others}").parse().map_err(|_| wrong())?,
     };
     let end: u64 =
         core::str::from_utf8(end).ok().and_then(|it| it.parse().ok()).ok_or_else(wrong)?;
@@ -305,6 +314,15 @@ fn shown_hold(row: &[Value], back_us: u64, at_us: u64) -> Result<ShownHold, Stor
     };
     let hold = OpenHold { end_us: end.saturating_sub(back_us), id, cost };
     Ok(ShownHold::at(hold, span_us, at_us))
+}
+
+/// The amounts that were charged for a hold.
+fn parse_cost(value: &Value) -> Result<Cost, StoreError> {
+    let text = match value {
+        Value::BulkString(bytes) => core::str::from_utf8(bytes).map_err(|_| unexpected_reply())?,
+        number => return Ok(parse_unsigned(number)?.into()),
+    };
+    Cost::parse_used(text).map_err(|_| unexpected_reply())
 }
 
 /// The effect of a commit on a limit; `None` for one of a count on which the hold was not open.

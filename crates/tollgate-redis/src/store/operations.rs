@@ -7,8 +7,8 @@ use redis::Value;
 use tollgate::engine::{self, Outcome};
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Charged, Counted, Facts, Hold, Inspection, Keeps, Limit, Notice, Notices, Question, Receipt,
-    Refund, Settled, Store, StoreError, Time,
+    Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, Limit, LimitKind, Notice, Notices,
+    Question, Receipt, Refund, Settled, Store, StoreError, Time,
 };
 
 use super::redis_store::RedisStore;
@@ -105,14 +105,24 @@ impl Operations for RedisStore {
         self.change(script, counted, delta.to_string(), |_, [change]| Ok(change)).await
     }
 
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+    async fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: Amounts<'_>,
+    ) -> Result<Vec<Charged>, StoreError> {
         let charged = |limit: &Limit, numbers: [i64; 5]| {
             let [fits, cut, left, wait, reset] = numbers;
             let unsigned = |number: i64| u64::try_from(number).map_err(|_| unexpected_reply());
             let (cut, left, reset) = (unsigned(cut)?, unsigned(left)?, unsigned(reset)?);
             let wait = if wait == -1 { None } else { Some(unsigned(wait)?) };
-            let is_above = cost > limit.capacity();
-            if cut > cost || left > limit.capacity() || wait.is_none() != is_above {
+            let units = match (cost.plain(), limit.kind()) {
+                (Some(cost), _) if counted.limits.is_plain() => cost,
+                (_, LimitKind::Rate) => cost.of(limit.unit()),
+                (_, LimitKind::Slots) => 0,
+                _ => cost.first(),
+            };
+            let is_above = units > limit.capacity();
+            if cut > units || left > limit.capacity() || wait.is_none() != is_above {
                 return Err(unexpected_reply());
             }
             Ok(Charged::new(fits == 1, cut, left, wait, reset))
@@ -120,7 +130,11 @@ impl Operations for RedisStore {
         self.change(&self.0.rare.charge, counted, cost.to_string(), charged).await
     }
 
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+    async fn settle(
+        &self,
+        hold: &Hold,
+        actual: Amounts<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
         match self.slots_of_hold(hold) {
             Some(slots) => self.settle_across(hold, actual, &slots).await,
             None => self.settle_in_slot(hold, actual, self.usual_deadline()).await,

@@ -112,9 +112,9 @@ fn every_form_is_read_or_refused() {
             let ages: Vec<Option<u64>> = shown.iter().map(|shown| shown.age_us).collect();
             assert_eq!(ages, vec![None; row.hold.iter().count()], "{text}");
             assert_eq!(all(&server), before, "{text}");
-            if let [ShownHold { hold, .. }] = shown[..] {
+            if let [ShownHold { hold, .. }] = &shown[..] {
                 let counts = [(bob.clone(), row.limits.clone())];
-                let mut hold = Hold::new(hold.id, 0, hold.cost, Time::default(), counts);
+                let mut hold = Hold::new(hold.id, 0, hold.cost.clone(), Time::default(), counts);
                 assert!(limiter.renew(&mut hold, Some(Duration::from_secs(70))).await.unwrap());
                 let shown = limiter.admin().inspect(&bob).await.unwrap().unwrap().holds;
                 assert_eq!(shown[0].age_us, None, "{text}: renewed");

@@ -10,6 +10,7 @@ use tollgate::{Hold, HoldName};
 
 use super::answer::json;
 use super::check::Denial;
+use super::cost::UsedJson;
 use super::problem::Problem;
 use super::question::{QuestionJson, not_null, read_one};
 use super::text::Text;
@@ -30,13 +31,13 @@ const MAX_HEADER_BYTES: usize = 2 * 1_024;
 struct SettleJson<'a> {
     hold: String,
     #[serde(default, deserialize_with = "not_null")]
-    actual: Option<u64>,
+    actual: Option<UsedJson>,
     #[serde(borrow, default, deserialize_with = "not_null")]
     ttl: Option<Text<'a>>,
 }
 
 /// A hold that its caller named, its used units, and its time from now.
-type Named<'a> = (Hold, Option<u64>, Option<Text<'a>>);
+type Named<'a> = (Hold, Option<UsedJson>, Option<Text<'a>>);
 
 /// The same of a hold that its caller named: the question that it was asked by, with its `id`.
 fn settled_by_id<'a>(service: &Service, body: &'a [u8]) -> Result<Option<Named<'a>>, Problem> {
@@ -88,7 +89,10 @@ pub(super) async fn settle(
     Ok(match operation {
         Operation::Commit => {
             let missing = || Problem::bad("missing field `actual`: the units used").at("actual");
-            let settled = service.commit(&hold, actual.ok_or_else(missing)?).await?;
+            let settled = {
+                let UsedJson(actual) = actual.ok_or_else(missing)?;
+                service.commit(&hold, actual).await?
+            };
             json(&Committed::new(&hold, &settled))
         }
         Operation::Renew => {

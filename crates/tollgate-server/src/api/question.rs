@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tollgate::Subject;
 use tollgate_policy::{OnFailure, Terms};
 
-use super::cost::CostJson;
+use super::cost::{CostJson, UsedJson};
 use super::on_failure::OnFailureJson;
 use super::problem::Problem;
 use super::subject::{SubjectJson, subject_of};
@@ -68,7 +68,7 @@ pub(crate) struct QuestionJson<'a> {
     pub(crate) waiting: Option<Text<'a>>,
     /// The units that were used of a hold with an id, for `/v1/commit`.
     #[serde(default, deserialize_with = "not_null")]
-    pub(crate) actual: Option<u64>,
+    pub(crate) actual: Option<UsedJson>,
     /// The action at the end of a hold, for `/v1/reserve`.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) at_end: Option<Text<'a>>,

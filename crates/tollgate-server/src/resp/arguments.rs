@@ -58,7 +58,7 @@ pub(super) const MORE: Argument = Argument {
     arguments: &[SUBJECT, LIMITS],
 };
 
-pub(super) const COST: Argument = after("COST", "units", "integer");
+pub(super) const COST: Argument = after("COST", "units", "string");
 pub(super) const SHARD: Argument = after("SHARD", "name", "string");
 pub(super) const DEADLINE: Argument = after("DEADLINE", "milliseconds", "integer");
 pub(super) const ON_FAILURE: Argument = Argument {

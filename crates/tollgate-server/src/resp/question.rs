@@ -102,10 +102,22 @@ impl<'w> Asked<'w> {
 /// # Errors
 /// The word is something else.
 fn cost_of(word: &str) -> Result<Cost, Why> {
+    by_unit(word, str::parse)
+}
+
+/// Used units: the same, of which an amount may be 0.
+///
+/// # Errors
+/// The word is something else.
+pub(super) fn used_of(word: &str) -> Result<Cost, Why> {
+    by_unit(word, Cost::parse_used)
+}
+
+fn by_unit(word: &str, read: fn(&str) -> Result<Cost, ParseError>) -> Result<Cost, Why> {
     if !word.contains('=') {
         return Ok(Cost::from(number(word)?));
     }
-    word.parse().map_err(|error: ParseError| format!("{}: {}", error.what(), error.remedy()).into())
+    read(word).map_err(|error| format!("{}: {}", error.what(), error.remedy()).into())
 }
 
 /// The words as texts of bounded length.

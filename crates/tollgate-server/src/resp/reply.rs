@@ -145,6 +145,16 @@ impl Replies {
             },
             Value::Text(text) => self.text(text),
             Value::Shown(shown) => self.text(shown.to_string()),
+            Value::Cost(amounts) => match amounts.plain() {
+                Some(requests) => self.number(requests),
+                None => {
+                    self.map(amounts.iter().count());
+                    for (unit, amount) in amounts.iter() {
+                        self.text(unit.name());
+                        self.number(amount);
+                    }
+                }
+            },
             Value::Fields(fields) => self.fields(fields),
             Value::List(list) => {
                 self.array(list.count());

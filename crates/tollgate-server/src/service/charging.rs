@@ -1,13 +1,13 @@
 //! Charges without a check: of work that is done, and whose cost became known afterwards.
 
-use tollgate::Charged;
+use tollgate::{Charged, Cost};
 
-use super::{By, Parts, Question, Refusal, Service, ask, plain};
+use super::{By, Parts, Question, Refusal, Service, ask};
 
 /// The effect of a charge.
 #[derive(Debug)]
 pub(crate) struct Charge {
-    pub(crate) cost: u64,
+    pub(crate) cost: Cost,
     /// The charged counts: each subject with its limits.
     pub(crate) counts: Parts,
     /// The effect on each of these limits.
@@ -36,13 +36,13 @@ impl Service {
         }
         match by {
             By::Policies { policy, fields } => {
-                let given = cost.as_ref().map(plain).transpose()?;
+                let given = cost.clone();
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
                 let Some(ask) = prepared.question() else {
                     let (counts, charged) = (Parts::new(), Vec::new());
-                    return Ok(Charge { cost: given.unwrap_or(0), counts, charged });
+                    return Ok(Charge { cost: given.unwrap_or(Cost::from(0)), counts, charged });
                 };
-                let cost = ask.amounts().first();
+                let cost = ask.amounts().into();
                 let counts = prepared.counts();
                 let counts = counts.map(|(subject, limits)| (subject.clone(), limits.clone()));
                 let counts = counts.collect();
@@ -50,8 +50,8 @@ impl Service {
             }
             By::Limits { parts: counts, shard, .. } => {
                 self.takes(&counts)?;
-                let cost = cost.as_ref().map_or(Ok(1), plain)?;
-                let ask = ask(&counts, shard.as_deref())?.cost(cost);
+                let cost = cost.unwrap_or(Cost::from(1));
+                let ask = ask(&counts, shard.as_deref())?.cost(cost.clone());
                 let charged = self.gate.admin().charge(ask).await?;
                 Ok(Charge { cost, counts, charged })
             }

@@ -256,15 +256,19 @@ impl Service {
         }
     }
 
-    /// Settles a hold: `actual` units were used.
+    /// Settles a hold: so much was used.
     ///
     /// # Errors
     /// A hold that is not open; too many units, or units for a slot; or a store that could not
     /// answer.
-    pub(crate) async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Refusal> {
-        if actual > tollgate::MAX_COST {
-            let most = tollgate::MAX_COST;
-            let detail = format!("`actual` is 0 to 2^40 = {most}, not {actual}");
+    pub(crate) async fn commit(
+        &self,
+        hold: &Hold,
+        actual: impl Into<Cost>,
+    ) -> Result<Settled, Refusal> {
+        let (actual, most) = (actual.into(), tollgate::MAX_COST);
+        if let Some(units) = actual.plain().filter(|units| *units > most) {
+            let detail = format!("`actual` is 0 to 2^40 = {most}, not {units}");
             return Err(Refusal::invalid(detail).at("actual"));
         }
         Ok(self.gate.holds().commit(hold, actual).await?)

@@ -25,6 +25,7 @@ mod resp;
 mod rulings;
 mod secured;
 mod top;
+mod units;
 mod waits;
 mod wire;
 mod workers;

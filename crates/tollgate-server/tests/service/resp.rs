@@ -1,7 +1,7 @@
 //! The Redis protocol: the clients' commands, the replies, and clients that misbehave.
 
 mod abuse;
-mod ask;
+pub(crate) mod ask;
 mod holds;
 mod redis_rs;
 mod throttle;

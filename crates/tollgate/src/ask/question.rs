@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::kind::{hold_of_a_check, no_terms, terms_of_peek};
 use super::refused::{
     check_cost, check_line, check_parts, check_shard, lines_up_for_a_check, names_a_check,
-    plain_limits, takes_slots, waits_for_a_charge,
+    takes_slots, waits_for_a_charge,
 };
 use super::terms::{counts_of, shortest_slots, ttl_us};
 use super::{Ask, AskPart, SubjectText};
@@ -56,7 +56,6 @@ impl<'a> Ask<'a> {
         let hold = self.hold;
         let mut question = self.question_without_hold(usual, self.peek, parts)?;
         if let Some((kind, _)) = hold {
-            plain_question(&question, "a hold")?;
             question.hold = Some(terms_of_peek(&question, kind)?);
         }
         Ok(question)
@@ -137,7 +136,6 @@ impl<'a> Ask<'a> {
         // As for a peek, slots may be beside the charged limits. None is taken.
         let mut question = self.question_without_hold(usual, true, parts)?;
         question.mode = Mode::Whole;
-        plain_question(&question, "a charge without a check")?;
         Ok(question)
     }
 
@@ -164,14 +162,13 @@ impl<'a> Ask<'a> {
         // As for a peek, slots may be asked for.
         let mut question = self.question_without_hold(usual, true, parts)?;
         question.mode = Mode::Whole;
-        plain_question(&question, "a hold")?;
         let terms = match lent {
             Some(terms) => terms,
             none => {
                 let slots = shortest_slots(question.parts.iter().map(|part| part.limits));
                 let mut terms = HoldTerms::new(kind, ttl_us(slots, ttl)?);
                 if patience == Patience::InLine {
-                    check_line(name, slots.is_some())?;
+                    check_line(name, slots.is_some(), question.cost)?;
                 }
                 if let Some(name) = name {
                     terms.id = HoldId::named(terms.id.kind(), name);
@@ -192,7 +189,7 @@ impl<'a> Ask<'a> {
         let Some(name) = self.name else {
             return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
         };
-        let cost = self.cost.amounts().first();
+        let cost = self.cost.clone();
         let shard = text_of(self.shard.as_deref()).map(str::to_owned);
         let counts = counts_of(&self.question_without_hold(usual, true, &mut Parts::new())?);
         let hold = Hold::new(HoldId::of_any_kind(name), 0, cost, Time::from_micros(0), counts);
@@ -226,11 +223,6 @@ impl<'a> Ask<'a> {
             _ => Err(Error::Ask("this is done for one subject at a time".to_owned())),
         }
     }
-}
-
-/// Rejects a question about other units than requests and slots, for `what` is of those alone.
-fn plain_question(question: &Question<'_>, what: &str) -> Result<(), Error> {
-    question.parts.iter().try_for_each(|part| plain_limits(part.limits, what))
 }
 
 /// Adds the parts after the first, and checks how many there are and that no two are the same. Asks

@@ -1,5 +1,6 @@
 //! The reasons to refuse an ask.
 
+use crate::cost::Amounts;
 use crate::error::Error;
 use crate::hold::HoldName;
 use crate::limit::{Limit, LimitSet, MAX_COST, Unit};
@@ -78,7 +79,16 @@ pub(crate) fn plain_limits(limits: &LimitSet, what: &str) -> Result<(), Error> {
 }
 
 /// Rejects a place in a line that nothing could keep.
-pub(super) fn check_line(name: Option<HoldName>, has_slots: bool) -> Result<(), Error> {
+pub(super) fn check_line(
+    name: Option<HoldName>,
+    has_slots: bool,
+    cost: Amounts<'_>,
+) -> Result<(), Error> {
+    if cost.plain().is_none() {
+        let what = "who stands in line wants a number of slots or requests, not amounts by unit: \
+                    give a plain cost, or wait without a line";
+        return Err(Error::Ask(what.to_owned()));
+    }
     if name.is_none() {
         let what = "who stands in line keeps its place by an id: give the hold one, and ask again \
                     under the same";

@@ -13,6 +13,7 @@ pub(super) struct Amount<'a> {
 }
 
 /// The claim of an amount on one limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Claim {
     /// The units that have to remain for it. With 0, it is admitted unless more is used than the
     /// limit.
@@ -27,9 +28,10 @@ impl<'a> Amount<'a> {
     #[inline]
     pub(super) fn of_cost(cost: impl Into<Amounts<'a>>, kind: Option<HoldKind>) -> Self {
         let units = cost.into();
-        let slots = match units.plain() {
-            Some(cost) => kind.map_or(cost, |kind| kind.slots(cost)),
-            None => units.of(&Unit::SLOTS),
+        let slots = match (kind, units.plain()) {
+            (Some(kind), _) => kind.slots(units),
+            (None, Some(cost)) => cost,
+            (None, None) => units.of(&Unit::SLOTS),
         };
         Self { units, slots }
     }
@@ -57,13 +59,27 @@ impl<'a> Amount<'a> {
 }
 
 /// The units of a limit that the open holds of a count keep.
+#[inline]
 pub(super) fn kept_of(limit: &Limit, sums: &HoldSums) -> u64 {
-    Amount { units: sums.units.into(), slots: sums.slots }.on(limit).taken
+    match limit.kind() {
+        LimitKind::Rate => sums.units.of(limit.unit()),
+        LimitKind::Slots => sums.slots,
+        LimitKind::Ban => 0,
+    }
 }
 
-/// The units that one hold keeps.
-impl From<&OpenHold> for Amount<'_> {
-    fn from(hold: &OpenHold) -> Self {
-        Self { units: hold.units().into(), slots: hold.slots() }
+/// The units that the ends of the open holds of a count charge to a limit.
+#[inline]
+pub(super) fn charging_of(limit: &Limit, sums: &HoldSums) -> u64 {
+    match limit.kind() {
+        LimitKind::Rate => sums.charging.of(limit.unit()),
+        LimitKind::Slots | LimitKind::Ban => 0,
+    }
+}
+
+/// The amount that one hold keeps.
+impl<'h> From<&'h OpenHold> for Amount<'h> {
+    fn from(hold: &'h OpenHold) -> Self {
+        Self { units: hold.units(), slots: hold.slots() }
     }
 }

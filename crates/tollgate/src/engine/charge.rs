@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::States;
 use super::amount::{Amount, Claim};
+use crate::cost::Amounts;
 use crate::limit::{Limit, LimitSet};
 use crate::strategy::{Cell, Judgement, NEVER_US, Step};
 use crate::time::Time;
@@ -53,38 +54,40 @@ impl Charged {
     }
 }
 
-/// Charges `cost` to every limit without a check, up to the debt of each. A state that several
-/// subjects share never has a debt: `owes` is false for it.
+/// Charges `cost` to every limit without a check, each the amount of its unit, up to its debt. A
+/// state that several subjects share never has a debt: `owes` is false for it.
 ///
 /// The states have changed and must be written back. Returns what was done to each limit, in
 /// declared order.
 pub fn charge(
     limits: &LimitSet,
     states: &mut dyn States,
-    cost: u64,
+    cost: Amounts<'_>,
     owes: bool,
     now: Time,
 ) -> SmallVec<[Charged; 2]> {
     let each = limits.limits().iter().zip(limits.places());
-    each.map(|(limit, place)| charge_one(limit, &mut states.cell(*place), cost, owes, now))
-        .collect()
+    each.map(|(limit, place)| {
+        let (mut cell, step) = (states.cell(*place), limit.step());
+        let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
+        step.repair(&mut cell, now);
+        let fits = step.judge(&mut cell, now, wanted).retry_after_us == 0;
+        let cut = take(limit, &mut cell, taken, owes, now);
+        let judgement = step.judge(&mut cell, now, asked_again(limits, limit, cost));
+        let Judgement { remaining, retry_after_us, reset_after_us, .. } = judgement;
+        let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
+        Charged { fits, cut, remaining, retry_after_us, reset_after_us }
+    })
+    .collect()
 }
 
-pub(super) fn charge_one(
-    limit: &Limit,
-    cell: &mut Cell<'_>,
-    cost: u64,
-    owes: bool,
-    now: Time,
-) -> Charged {
-    let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
-    limit.step().repair(cell, now);
-    let fits = limit.step().judge(cell, now, wanted).retry_after_us == 0;
-    let cut = take(limit, cell, taken, owes, now);
-    let Judgement { remaining, retry_after_us, reset_after_us, .. } =
-        limit.step().judge(cell, now, wanted);
-    let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
-    Charged { fits, cut, remaining, retry_after_us, reset_after_us }
+/// The amount whose wait the answer to a charge has: a plain cost is asked of every limit, as by a
+/// check.
+pub(super) fn asked_again(limits: &LimitSet, limit: &Limit, cost: Amounts<'_>) -> u64 {
+    match cost.plain() {
+        Some(cost) if limits.is_plain() => cost,
+        _ => Amount::of_charge(cost).on(limit).wanted,
+    }
 }
 
 /// Repairs a state from the future, and charges up to the limit's debt, or up to the remaining

@@ -153,7 +153,7 @@ pub(crate) fn hold_one(
     let (at_us, back_us) = holds::clock(table, now);
     let is_due = table.first().is_some_and(|hold| hold.end_us <= at_us);
     let mut sums = table.sums();
-    if is_due || back_us > 0 || sums.charging > 0 || sums.count >= MAX_HOLDS {
+    if is_due || back_us > 0 || !sums.charging.is_zero() || sums.count >= MAX_HOLDS {
         return None;
     }
     let judgement = limit.step().judge(&mut states.cell(*place), now, wanted);
@@ -161,11 +161,13 @@ pub(crate) fn hold_one(
     if judgement.stepped_back || wanted > remaining {
         return None;
     }
-    let hold = OpenHold { end_us: at_us + terms.ttl_us, id: terms.id, cost };
-    table.insert(hold);
+    let end_us = at_us + terms.ttl_us;
+    let hold = OpenHold { end_us, id: terms.id, cost: cost.into() };
     sums.add(&hold);
+    table.insert(hold);
     sums.fence = at_us.max(sums.fence + 1);
     sums.seen_us = at_us;
+    let fence = sums.fence;
     table.set_sums(sums);
     let until_last = table.last().map_or(0, |last| last.end_us.saturating_sub(now.as_micros()));
     let fields = Fields::new(
@@ -175,7 +177,7 @@ pub(crate) fn hold_one(
         now.as_micros(),
         Carried::Same,
     );
-    let placed = Placed { fence: sums.fence, end: Time::from_micros(hold.end_us), answer: 0 };
+    let placed = Placed { fence, end: Time::from_micros(end_us), answer: 0 };
     // One push is in line here, where an iterator is a call.
     let mut each = SmallVec::new();
     each.push(fields);

@@ -68,7 +68,7 @@ impl Log for VecLog {
 /// let now = Time::from_micros(0);
 /// for granted in [1, 1, 0] {
 ///     let mut parts = [Part::new(&limits, &mut held)];
-///     let outcome = decide(&mut parts, now, 1, Mode::Whole, None);
+///     let outcome = decide(&mut parts, now, 1.into(), Mode::Whole, None);
 ///     assert_eq!(outcome.map(|outcome| outcome.granted), Ok(granted));
 /// }
 /// # Ok::<(), tollgate::ParseError>(())

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use super::holds::{self, HoldSums, Holds, MAX_HOLDS, Mark, NamedHold, OpenHold, SETTLED_FOR_US};
 use super::named::Names;
 use super::ticket::Ticket;
+use crate::cost::Cost;
 use crate::hold::{HoldId, HoldName};
 use crate::time::SKEW_US;
 
@@ -29,8 +30,8 @@ pub struct HoldTable {
 }
 
 /// The bytes of an open hold and of a settled one in a map, at the worst point of its growth.
-const OPEN_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<u64>()) + 32;
-const SETTLED_BYTES: usize = 2 * (size_of::<HoldId>() + 2 * size_of::<u64>());
+const OPEN_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<Cost>()) + 32;
+const SETTLED_BYTES: usize = 2 * (size_of::<HoldId>() + size_of::<(u64, Cost)>());
 
 impl HoldTable {
     /// True when nothing is open and nothing is remembered, as of the last operation.
@@ -112,7 +113,7 @@ impl HoldTable {
             Open::Few(list) => (&list[..], None),
             Open::Many(maps) => (&[][..], Some(maps.ends.iter().map(hold_of))),
         };
-        few.iter().copied().chain(many.into_iter().flatten())
+        few.iter().cloned().chain(many.into_iter().flatten())
     }
 
     /// How many of the open holds were renewed.
@@ -128,16 +129,13 @@ impl HoldTable {
     }
 
     /// The settled holds that are remembered: until when, the id, and the charge.
-    pub fn remembered(&self) -> impl Iterator<Item = (u64, HoldId, u64)> {
-        self.settled
-            .list
-            .iter()
-            .map(|OneSettled { until_us, id, actual }| (*until_us, *id, *actual))
+    pub fn remembered(&self) -> impl Iterator<Item = (u64, HoldId, &Cost)> {
+        self.settled.list.iter().map(|OneSettled { until_us, id, actual }| (*until_us, *id, actual))
     }
 
     /// The marks of names that are over: of those without a hold, then of the others, each in the
     /// order in which they end.
-    pub fn marks(&self) -> impl Iterator<Item = (HoldName, Mark)> {
+    pub fn marks(&self) -> impl Iterator<Item = (HoldName, &Mark)> {
         self.names.iter().flat_map(|names| names.marks())
     }
 
@@ -180,7 +178,7 @@ impl HoldTable {
 
 impl Holds for HoldTable {
     fn sums(&self) -> HoldSums {
-        self.sums
+        self.sums.clone()
     }
 
     fn set_sums(&mut self, sums: HoldSums) {
@@ -189,10 +187,10 @@ impl Holds for HoldTable {
 
     fn find(&self, id: HoldId) -> Option<OpenHold> {
         match &self.open {
-            Open::Few(list) => list.iter().find(|hold| hold.id == id).copied(),
+            Open::Few(list) => list.iter().find(|hold| hold.id == id).cloned(),
             Open::Many(maps) => {
                 let end_us = *maps.by_id.get(&id)?;
-                let cost = *maps.ends.get(&(end_us, id))?;
+                let cost = maps.ends.get(&(end_us, id))?.clone();
                 Some(OpenHold { end_us, id, cost })
             }
         }
@@ -200,7 +198,7 @@ impl Holds for HoldTable {
 
     fn first(&self) -> Option<OpenHold> {
         match &self.open {
-            Open::Few(list) => list.first().copied(),
+            Open::Few(list) => list.first().cloned(),
             Open::Many(maps) => maps.ends.first_key_value().map(hold_of),
         }
     }
@@ -211,18 +209,18 @@ impl Holds for HoldTable {
 
     fn last(&self) -> Option<OpenHold> {
         match &self.open {
-            Open::Few(list) => list.last().copied(),
+            Open::Few(list) => list.last().cloned(),
             Open::Many(maps) => maps.ends.last_key_value().map(hold_of),
         }
     }
 
     fn insert(&mut self, hold: OpenHold) {
-        self.chargers += u64::from(hold.charging() > 0);
+        self.chargers += u64::from(hold.is_charging());
         self.open.insert(hold);
     }
 
-    fn remove(&mut self, hold: OpenHold) {
-        self.chargers -= u64::from(hold.charging() > 0);
+    fn remove(&mut self, hold: &OpenHold) {
+        self.chargers -= u64::from(hold.is_charging());
         self.open.remove(hold);
         if let Some(names) = &mut self.names
             && names.renewed.remove(&hold.id).is_some()
@@ -244,15 +242,15 @@ impl Holds for HoldTable {
         }
     }
 
-    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<u64> {
+    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<Cost> {
         let (until_us, actual) = self.settled.of(id)?;
-        (until_us > at_us).then_some(actual)
+        (until_us > at_us).then(|| actual.clone())
     }
 
-    fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
+    fn remember(&mut self, id: HoldId, actual: &Cost, until_us: u64) {
         // Not what a clock that is a little behind may ask for.
         self.settled.forget_until(until_us.saturating_sub(SETTLED_FOR_US + SKEW_US));
-        self.settled.add(OneSettled { until_us, id, actual });
+        self.settled.add(OneSettled { until_us, id, actual: actual.clone() });
     }
 
     fn named(&self, name: HoldName) -> Option<NamedHold> {
@@ -282,7 +280,7 @@ impl Holds for HoldTable {
         self.names.get_or_insert_default().renewed.insert(id, span_us);
     }
 
-    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64> {
+    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<Cost> {
         self.names.as_ref()?.marked(name, at_us)
     }
 
@@ -318,7 +316,7 @@ enum Open {
 
 #[derive(Clone, Debug, Default)]
 struct Maps {
-    ends: BTreeMap<(u64, HoldId), u64>,
+    ends: BTreeMap<(u64, HoldId), Cost>,
     by_id: HashMap<HoldId, u64, RandomState>,
 }
 
@@ -344,7 +342,7 @@ impl Open {
             }
             Self::Few(list) => {
                 let mut maps = Box::<Maps>::default();
-                list.iter().for_each(|hold| maps.insert(*hold));
+                list.drain(..).for_each(|hold| maps.insert(hold));
                 maps.insert(hold);
                 *self = Self::Many(maps);
             }
@@ -352,7 +350,7 @@ impl Open {
         }
     }
 
-    fn remove(&mut self, hold: OpenHold) {
+    fn remove(&mut self, hold: &OpenHold) {
         match self {
             Self::Few(list) => list.retain(|other| other.id != hold.id),
             Self::Many(maps) => {
@@ -372,7 +370,7 @@ impl Maps {
         self.by_id.insert(id, end_us);
     }
 
-    fn remove(&mut self, hold: OpenHold) {
+    fn remove(&mut self, hold: &OpenHold) {
         self.ends.remove(&(hold.end_us, hold.id));
         self.by_id.remove(&hold.id);
         if self.by_id.len() < self.by_id.capacity() / 4 {
@@ -381,8 +379,8 @@ impl Maps {
     }
 }
 
-fn hold_of(((end_us, id), cost): (&(u64, HoldId), &u64)) -> OpenHold {
-    OpenHold { end_us: *end_us, id: *id, cost: *cost }
+fn hold_of(((end_us, id), cost): (&(u64, HoldId), &Cost)) -> OpenHold {
+    OpenHold { end_us: *end_us, id: *id, cost: cost.clone() }
 }
 
 /// The settled holds that are remembered, in the order in which they are forgotten.
@@ -391,29 +389,32 @@ struct Settled {
     list: VecDeque<OneSettled>,
     /// Until when, and the charge of each. It is made when a settled hold is asked for among more
     /// than a few: nearly nobody settles a hold twice.
-    by_id: Option<HashMap<HoldId, (u64, u64), RandomState>>,
+    by_id: Option<HashMap<HoldId, (u64, Cost), RandomState>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct OneSettled {
     until_us: u64,
     id: HoldId,
-    actual: u64,
+    actual: Cost,
 }
 
 impl Settled {
     /// Until when it is remembered, and the charge.
-    fn of(&mut self, id: HoldId) -> Option<(u64, u64)> {
-        let told = |settled: &OneSettled| (settled.until_us, settled.actual);
+    fn of(&mut self, id: HoldId) -> Option<(u64, Cost)> {
+        let told = |settled: &OneSettled| (settled.until_us, settled.actual.clone());
         if self.list.len() <= FEW {
             return self.list.iter().find(|settled| settled.id == id).map(told);
         }
         let each = self.list.iter().map(|settled| (settled.id, told(settled)));
-        self.by_id.get_or_insert_with(|| each.collect()).get(&id).copied()
+        self.by_id.get_or_insert_with(|| each.collect()).get(&id).cloned()
     }
 
     fn add(&mut self, settled: OneSettled) {
-        let OneSettled { until_us, id, actual } = settled;
+        let OneSettled { until_us, id, .. } = settled;
+        if let Some(by_id) = &mut self.by_id {
+            by_id.insert(id, (until_us, settled.actual.clone()));
+        }
         // Nearly always the last: only a clock that stepped back comes before. Each look at another
         // place of a long list is one at cold memory.
         if self.list.back().is_none_or(|last| last.until_us <= until_us) {
@@ -422,13 +423,10 @@ impl Settled {
             let place = self.list.partition_point(|other| other.until_us <= until_us);
             self.list.insert(place, settled);
         }
-        if let Some(by_id) = &mut self.by_id {
-            by_id.insert(id, (until_us, actual));
-        }
     }
 
     fn forget_until(&mut self, now_us: u64) {
-        while let Some(OneSettled { until_us, id, .. }) = self.list.front().copied()
+        while let Some((until_us, id)) = self.list.front().map(|it| (it.until_us, it.id))
             && (until_us <= now_us || self.list.len() as u64 > MAX_HOLDS)
         {
             self.list.pop_front();
@@ -466,7 +464,7 @@ mod tests {
         let mut seed = 7;
         let mut table = HoldTable::default();
         let mut open: Vec<OpenHold> = Vec::new();
-        let mut settled: Vec<(u64, HoldId, u64)> = Vec::new();
+        let mut settled: Vec<(u64, HoldId, Cost)> = Vec::new();
         let (mut now_us, mut seen) = (SETTLED_FOR_US, [false; 4]);
         for turn in 0..20_000_u64 {
             // More come than go, and later more go than come, several times.
@@ -476,39 +474,43 @@ mod tests {
             if places {
                 let end_us = now_us + next(&mut seed) % 50;
                 let id = HoldId::random(HoldKind::Reserve, 1 + turn);
-                let hold = OpenHold { end_us, id, cost: turn };
-                table.place(hold);
+                let hold = OpenHold { end_us, id, cost: turn.into() };
+                table.place(hold.clone());
                 open.push(hold);
             } else if !open.is_empty() {
                 let at = usize::try_from(next(&mut seed)).unwrap() % open.len();
                 let hold = open.swap_remove(at);
-                assert_eq!(table.find(hold.id), Some(hold));
+                let id = hold.id;
+                assert_eq!(table.find(id).as_ref(), Some(&hold));
                 holds::take(&mut table, hold);
                 let until_us = now_us + SETTLED_FOR_US;
-                table.remember(hold.id, turn, until_us);
+                table.remember(id, &turn.into(), until_us);
                 settled.retain(|(until_us, ..)| *until_us + SKEW_US > now_us);
-                settled.push((until_us, hold.id, turn));
-                assert!(table.find(hold.id).is_none());
+                settled.push((until_us, id, turn.into()));
+                assert!(table.find(id).is_none());
             }
             open.sort_unstable();
-            assert!(table.open().eq(open.iter().copied()), "{turn}");
-            assert!(table.remembered().eq(settled.iter().copied()), "{turn}");
+            assert!(table.open().eq(open.iter().cloned()), "{turn}");
+            assert!(
+                table.remembered().eq(settled.iter().map(|(at, id, it)| (*at, *id, it))),
+                "{turn}"
+            );
             assert_eq!(
                 (table.first(), table.last()),
-                (open.first().copied(), open.last().copied())
+                (open.first().cloned(), open.last().cloned())
             );
             assert_eq!(table.soonest(3), open.get(..3.min(open.len())).unwrap());
             // Not in every turn: the map is made when it is asked for.
             if turn % 3 == 0 {
                 for (until_us, id, actual) in &settled {
-                    assert_eq!(table.settled(*id, until_us - 1), Some(*actual), "{turn}");
+                    assert_eq!(table.settled(*id, until_us - 1).as_ref(), Some(actual), "{turn}");
                     assert_eq!(table.settled(*id, *until_us), None, "{turn}");
                 }
                 assert!(open.iter().all(|hold| table.settled(hold.id, 0).is_none()), "{turn}");
             }
             let sums = table.sums();
-            let units: u64 = open.iter().map(OpenHold::units).sum();
-            assert_eq!((sums.count, sums.units), (open.len() as u64, units));
+            let units: u64 = open.iter().map(|hold| hold.units().first()).sum();
+            assert_eq!((sums.count, sums.units.requests), (open.len() as u64, units));
             if turn % 777 == 0 {
                 table.advance(3);
                 open.iter_mut().for_each(|hold| hold.end_us -= 3);

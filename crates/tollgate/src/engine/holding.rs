@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 pub(super) use self::judge::OpenEnds;
 use self::judge::{PartView, earlier, judge};
 use super::amount::{Amount, Claim};
-use super::charge::take;
+use super::charge::{asked_again, take};
 use super::denial::{deny, repair};
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, NamedHold, OpenHold, ShownHold};
 use super::line::{self, Ahead};
@@ -43,7 +43,7 @@ pub(super) fn decide_among_holds(
     }
     // Before anything ends, because what is refused changes nothing.
     let first = cost.first();
-    let repeated = terms.map_or(Ok(None), |terms| named::look_up(parts, now, first, terms))?;
+    let repeated = terms.map_or(Ok(None), |terms| named::look_up(parts, now, cost, terms))?;
     if let (Some(terms), None) = (terms, repeated) {
         parts.iter().try_for_each(|part| check_room(part, now, terms))?;
     }
@@ -94,11 +94,11 @@ pub(super) fn decide_among_holds(
         return Ok(outcome);
     }
     // A hold of units leaves the states as they are.
-    let charges = terms.is_none_or(|terms| terms.id.kind().units(first) == 0);
+    let charges = terms.is_none_or(|terms| !terms.id.kind().keeps_units());
     charge(parts, now, cost.with_first(outcome.granted), terms, charges, &mut outcome.fields);
     if let Some(terms) = terms {
-        let hold = place(parts, at_us, first, terms);
-        let (fence, end) = (fence_of(parts), Time::from_micros(hold.end_us));
+        let end = place(parts, at_us, cost, terms);
+        let fence = fence_of(parts);
         let answer = u64::from(terms.id.name().is_some());
         outcome.hold = Some(Box::new(Placed { fence, end, answer }));
     }
@@ -115,7 +115,7 @@ fn check_room(part: &Part<'_>, now: Time, terms: HoldTerms) -> Result<(), HoldRe
         return Ok(());
     }
     let (_, due) = OpenEnds::after_due(Some(holds), now);
-    let over = due.iter().filter(|hold| charges && hold.charging() > 0).count();
+    let over = due.iter().filter(|hold| charges && hold.is_charging()).count();
     if open - due.len() as u64 >= MAX_HOLDS {
         return Err(HoldRefusal::TooMany);
     }
@@ -178,10 +178,10 @@ pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
     while let Some(hold) = holds.first()
         && hold.end_us <= at_us
     {
-        holds::take(holds, hold);
         if !is_carried {
             charge_end(part.limits, part.states, &hold, owes);
         }
+        holds::take(holds, hold);
     }
     at_us
 }
@@ -201,7 +201,7 @@ const fn is_carried(carried: &[Carried]) -> bool {
 
 /// A state that new subjects share in a full store never has a debt (`owes`).
 fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold, owes: bool) {
-    if hold.charging() > 0 {
+    if hold.is_charging() {
         charge_rates(limits, states, hold.charging(), owes, Time::from_micros(hold.end_us));
     }
 }
@@ -217,7 +217,7 @@ pub fn migrate_holding(
     now: Time,
 ) -> Carries {
     let (_, due) = OpenEnds::after_due(Some(holds), now);
-    if due.iter().all(|hold| hold.charging() == 0) {
+    if !due.iter().any(OpenHold::is_charging) {
         return migrate(limits, states, was, old, now);
     }
     let mut copy = VecStates::copy_of(was, old);
@@ -226,7 +226,13 @@ pub fn migrate_holding(
 }
 
 /// Charges every rate limit up to its debt, if it may have one.
-fn charge_rates(limits: &LimitSet, states: &mut dyn States, units: u64, owes: bool, at: Time) {
+fn charge_rates(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    units: Amounts<'_>,
+    owes: bool,
+    at: Time,
+) {
     let each = limits.limits().iter().zip(limits.places());
     for (limit, place) in each {
         let taken = Amount::of_charge(units).on(limit).taken;
@@ -262,12 +268,12 @@ fn charge(
     }
 }
 
-/// Places a hold on every part, under the largest of their fencing numbers.
-fn place(parts: &mut [Part<'_>], at_us: u64, cost: u64, terms: HoldTerms) -> OpenHold {
+/// Places a hold on every part, under the largest of their fencing numbers. Returns its end.
+fn place(parts: &mut [Part<'_>], at_us: u64, cost: Amounts<'_>, terms: HoldTerms) -> Time {
     let fence = at_us.max(fence_of(parts) + 1);
-    let hold = OpenHold { end_us: at_us + terms.ttl_us, id: terms.id, cost };
+    let end_us = at_us + terms.ttl_us;
     for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
-        holds::place(holds, hold);
+        holds::place(holds, OpenHold { end_us, id: terms.id, cost: cost.into() });
         let sums = holds.sums();
         holds.set_sums(HoldSums { fence, ..sums });
         if let Some(name) = terms.id.name() {
@@ -276,7 +282,7 @@ fn place(parts: &mut [Part<'_>], at_us: u64, cost: u64, terms: HoldTerms) -> Ope
             holds.set_named(name, Some(named));
         }
     }
-    hold
+    Time::from_micros(end_us)
 }
 
 fn fence_of(parts: &[Part<'_>]) -> u64 {
@@ -293,7 +299,7 @@ fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [F
         let ahead = Ahead::default();
         let mut looked = PartView { limits, states: part.states, held, carried, ahead };
         // Where nothing was charged and no end will, all that may have changed is the last end.
-        let stays = !charged && looked.held.sums.charging == 0;
+        let stays = !charged && looked.held.sums.charging.is_zero();
         for ((limit, place), field) in
             limits.limits().iter().zip(limits.places()).zip(fields.by_ref())
         {
@@ -309,12 +315,19 @@ fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [F
 
 /// Charges without a check, as [`super::charge`], a count that has open holds. Ends that are due
 /// are judged first. A cost of 0 charges nothing and tells what remains.
-pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
+pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: Amounts<'_>) -> SmallVec<[Charged; 2]> {
     end_due(part, now);
     charge_beside(part, now, cost)
 }
 
-pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
+pub(super) fn charge_beside(
+    part: &mut Part<'_>,
+    now: Time,
+    cost: Amounts<'_>,
+) -> SmallVec<[Charged; 2]> {
+    // After a commit of nothing, the wait is that of one more unit.
+    let is_plain = part.limits.is_plain();
+    let again = if is_plain { cost.with_first(cost.first().max(1)) } else { cost };
     let owes = !part.is_shared;
     let held = OpenEnds::open(part.holds.as_deref());
     let (limits, carried) = (part.limits, &part.carried[..]);
@@ -325,9 +338,9 @@ pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallV
     each.map(|(limit, place)| {
         let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
         limit.step().repair(&mut looked.states.cell(*place), now);
-        let fits = looked.fits(limit, *place, now, wanted);
+        let fits = is_plain && wanted == 0 || looked.fits(limit, *place, now, wanted);
         let cut = take(limit, &mut looked.states.cell(*place), taken, owes, now);
-        let again = Amount::of_charge(cost.max(1)).on(limit).wanted;
+        let again = asked_again(limits, limit, again);
         let left = looked.judge_limit(limit, *place, now, again, &mut soonest);
         Charged::new(fits, cut, left.remaining, left.retry_after_us, left.reset_after_us)
     })
@@ -356,7 +369,7 @@ pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<ShownH
 /// Until when what the ends of open holds charge can count, in microseconds since the Unix epoch: a
 /// store keeps the count until then, also where nobody asks for it meanwhile. 0 if no end charges.
 pub fn ends_count_until_us(limits: &LimitSet, holds: &dyn Holds) -> u64 {
-    if holds.sums().charging == 0 {
+    if holds.sums().charging.is_zero() {
         return 0;
     }
     all_used_until_us(limits, holds.last().map_or(0, |hold| hold.end_us))
@@ -397,14 +410,14 @@ pub fn renew(parts: &mut [Part<'_>], now: Time, id: HoldId, ttl_us: u64) -> Opti
         let Some(hold) = named::find(holds, id) else { continue };
         let named = id.name().and_then(|name| holds.named(name).map(|named| (name, named)));
         let span_us = holds::span_us(holds, &hold);
-        holds.remove(hold);
+        let (was_us, id) = (hold.end_us, hold.id);
+        holds.remove(&hold);
         holds.insert(OpenHold { end_us, ..hold });
         if let Some((name, named)) = named {
             holds.set_named(name, Some(named));
         }
         if let Some(span_us) = span_us {
-            let span_us = span_us.saturating_add(end_us).saturating_sub(hold.end_us);
-            holds.set_renewed(hold.id, span_us);
+            holds.set_renewed(id, span_us.saturating_add(end_us).saturating_sub(was_us));
         }
         renewed = true;
     }

@@ -2,7 +2,9 @@
 //! ends (`docs/definitions.md`, section 11).
 
 use super::ticket::Ticket;
+use crate::cost::{Amounts, Cost};
 use crate::hold::{HoldId, HoldKind, HoldName};
+use crate::limit::Unit;
 use crate::time::{SKEW_US, Time};
 
 /// The most holds that are open on one count at a time.
@@ -21,42 +23,45 @@ pub const SETTLED_FOR_US: u64 = 60_000_000;
 pub const MAX_ENDS: usize = 64;
 
 /// One open hold of one count. Holds are ordered by their ends, then by their ids.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
 pub struct OpenHold {
     /// When it ends by itself, in microseconds since the Unix epoch.
     pub end_us: u64,
     /// Its id, which also says its kind.
     pub id: HoldId,
-    /// The cost that it was asked for, in units.
-    pub cost: u64,
+    /// The cost that it was asked for.
+    pub cost: Cost,
 }
 
 impl OpenHold {
-    /// The units that it keeps from the rate limits of its count.
+    /// The amounts that it keeps from the rate limits of its count.
     #[must_use]
-    pub const fn units(&self) -> u64 {
-        self.id.kind().units(self.cost)
+    pub fn units(&self) -> Amounts<'_> {
+        if self.id.kind().keeps_units() { self.cost.amounts() } else { 0.into() }
     }
 
     /// The slots that it takes of the concurrency limits of its count.
     #[must_use]
-    pub const fn slots(&self) -> u64 {
-        self.id.kind().slots(self.cost)
+    pub fn slots(&self) -> u64 {
+        self.id.kind().slots(self.cost.amounts())
     }
 
-    /// The units that its end charges.
+    /// Whether its end charges its cost.
     #[must_use]
-    pub const fn charging(&self) -> u64 {
-        match self.id.kind() {
-            HoldKind::Charging => self.cost,
-            HoldKind::Acquire | HoldKind::Reserve => 0,
-        }
+    pub fn is_charging(&self) -> bool {
+        self.id.kind() == HoldKind::Charging
+    }
+
+    /// The amounts that its end charges.
+    #[must_use]
+    pub fn charging(&self) -> Amounts<'_> {
+        if self.is_charging() { self.cost.amounts() } else { 0.into() }
     }
 }
 
 /// An open hold as an inspection shows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
 pub struct ShownHold {
     /// The hold.
@@ -77,16 +82,78 @@ impl ShownHold {
     }
 }
 
+/// Amounts that are added up by unit.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct UnitSums {
+    /// The requests.
+    pub requests: u64,
+    /// The other units, in the order in which they came, each above 0.
+    pub more: Vec<(Unit, u64)>,
+}
+
+impl UnitSums {
+    /// The sum of a unit.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, unit: &Unit) -> u64 {
+        if *unit == Unit::REQUESTS {
+            return self.requests;
+        }
+        self.more.iter().find(|(known, _)| known == unit).map_or(0, |(_, sum)| *sum)
+    }
+
+    /// Whether all are 0.
+    #[must_use]
+    #[inline]
+    pub const fn is_zero(&self) -> bool {
+        self.requests == 0 && self.more.is_empty()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, amounts: Amounts<'_>) {
+        match amounts.plain() {
+            Some(requests) => self.requests += requests,
+            None => self.change_each(amounts, u64::saturating_add),
+        }
+    }
+
+    /// A store that lost a part of its data never makes a sum negative.
+    #[inline]
+    fn subtract(&mut self, amounts: Amounts<'_>) {
+        match amounts.plain() {
+            Some(requests) => self.requests = self.requests.saturating_sub(requests),
+            None => self.change_each(amounts, u64::saturating_sub),
+        }
+    }
+
+    #[cold]
+    fn change_each(&mut self, amounts: Amounts<'_>, change: impl Fn(u64, u64) -> u64) {
+        // Slots are added up apart.
+        for (unit, amount) in amounts.iter().filter(|(unit, _)| **unit != Unit::SLOTS) {
+            if *unit == Unit::REQUESTS {
+                self.requests = change(self.requests, amount);
+                continue;
+            }
+            match self.more.iter_mut().find(|(known, _)| known == unit) {
+                Some((_, sum)) => *sum = change(*sum, amount),
+                None => self.more.push((*unit, change(0, amount))),
+            }
+        }
+        self.more.retain(|(_, sum)| *sum > 0);
+    }
+}
+
 /// The sums over the open holds of a count, and the records that outlive them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
 pub struct HoldSums {
     /// How many holds are open.
     pub count: u64,
-    /// The units that they keep from rate limits.
-    pub units: u64,
-    /// The part of these units that is charged where a hold ends by itself.
-    pub charging: u64,
+    /// The amounts that they keep from rate limits.
+    pub units: UnitSums,
+    /// The part of these amounts that is charged where a hold ends by itself.
+    pub charging: UnitSums,
     /// The slots that they take of concurrency limits.
     pub slots: u64,
     /// The last fencing number.
@@ -99,16 +166,15 @@ impl HoldSums {
     #[inline(always)]
     pub(super) fn add(&mut self, hold: &OpenHold) {
         self.count += 1;
-        self.units += hold.units();
-        self.charging += hold.charging();
+        self.units.add(hold.units());
+        self.charging.add(hold.charging());
         self.slots += hold.slots();
     }
 
     pub(super) fn subtract(&mut self, hold: &OpenHold) {
-        // A store that lost a part of its data never makes a sum negative.
         self.count = self.count.saturating_sub(1);
-        self.units = self.units.saturating_sub(hold.units());
-        self.charging = self.charging.saturating_sub(hold.charging());
+        self.units.subtract(hold.units());
+        self.charging.subtract(hold.charging());
         self.slots = self.slots.saturating_sub(hold.slots());
     }
 }
@@ -136,13 +202,13 @@ impl NamedHold {
 }
 
 /// That a name is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
 pub struct Mark {
     /// Until when that is remembered, in microseconds since the Unix epoch.
     pub until_us: u64,
     /// The charge when it was settled.
-    pub actual: u64,
+    pub actual: Cost,
     /// True when there was no hold.
     pub is_early: bool,
 }
@@ -158,7 +224,7 @@ pub trait Holds: core::fmt::Debug {
     fn find(&self, id: HoldId) -> Option<OpenHold>;
     /// The first hold to end.
     fn first(&self) -> Option<OpenHold> {
-        self.soonest(1).first().copied()
+        self.soonest(1).into_iter().next()
     }
     /// The first `most` holds to end.
     fn soonest(&self, most: usize) -> Vec<OpenHold>;
@@ -167,7 +233,7 @@ pub trait Holds: core::fmt::Debug {
     /// Adds a hold.
     fn insert(&mut self, hold: OpenHold);
     /// Removes a hold that is open.
-    fn remove(&mut self, hold: OpenHold);
+    fn remove(&mut self, hold: &OpenHold);
     /// How many open holds charge at their end. It is asked where one more is to be placed.
     fn chargers(&self) -> u64;
     /// Lets every hold end earlier by so many microseconds, because the clock stepped back. Records
@@ -175,10 +241,10 @@ pub trait Holds: core::fmt::Debug {
     fn advance(&mut self, by_us: u64);
     /// The charge of a settled hold, where that is remembered at this time. An open hold is not
     /// among them.
-    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<u64>;
+    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<Cost>;
     /// Remembers until `until_us` what was charged for a hold that was settled
     /// [`SETTLED_FOR_US`] before.
-    fn remember(&mut self, id: HoldId, actual: u64, until_us: u64);
+    fn remember(&mut self, id: HoldId, actual: &Cost, until_us: u64);
     /// The record beside the open hold of a name.
     fn named(&self, name: HoldName) -> Option<NamedHold>;
     /// Replaces that. `None` once the hold is not open any more; it may have been removed before.
@@ -189,7 +255,7 @@ pub trait Holds: core::fmt::Debug {
     /// Replaces that beside an open hold. It goes with the hold.
     fn set_renewed(&mut self, id: HoldId, span_us: u64);
     /// The charge of the hold of a name that is over, where that is remembered at this time.
-    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64>;
+    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<Cost>;
     /// Remembers that a name is over, until a second after the end of the mark. Of marks without a
     /// hold, the one that ends first goes when there are [`super::MAX_MARKS`]. Of several that end
     /// then, it is the one of the least name.
@@ -217,7 +283,7 @@ pub(super) fn take(holds: &mut dyn Holds, hold: OpenHold) {
     if let Some(name) = hold.id.name() {
         holds.set_named(name, None);
     }
-    holds.remove(hold);
+    holds.remove(&hold);
     holds.set_sums(sums);
 }
 

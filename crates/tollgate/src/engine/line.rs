@@ -52,7 +52,7 @@ pub(super) fn ahead(part: &Part<'_>, now: Time, own: Option<(HoldId, u64)>) -> A
         is_before &= !own.is_some_and(|own| ticket.is_of(own));
         if is_before {
             ahead.units += ticket.cost;
-            ahead.slots += ticket.id.kind().slots(ticket.cost);
+            ahead.slots += ticket.id.kind().slots(ticket.cost.into());
             ahead.count = ahead.count.saturating_add(1);
         }
     }

@@ -11,6 +11,7 @@ use super::holds::{
 };
 use super::ticket::MAX_TICKETS;
 use super::{Part, Placed};
+use crate::cost::{Amounts, Cost};
 use crate::error::StoreError;
 use crate::hold::{HoldId, HoldName, HoldTerms};
 use crate::limit::LimitSet;
@@ -96,7 +97,7 @@ impl From<HoldRefusal> for StoreError {
 pub(super) fn look_up(
     parts: &mut [Part<'_>],
     now: Time,
-    cost: u64,
+    cost: Amounts<'_>,
     terms: HoldTerms,
 ) -> Result<Option<Placed>, HoldRefusal> {
     let Some(name) = terms.id.name() else { return Ok(None) };
@@ -106,7 +107,10 @@ pub(super) fn look_up(
         if let Some(holds) = part.holds.as_deref() {
             let (part_us, back_us) = holds::clock(holds, now);
             let end_us = |open: &OpenHold| open.end_us.saturating_sub(back_us);
-            let open = open_under(holds, name).map(|(named, open)| (named, open, end_us(&open)));
+            let open = open_under(holds, name).map(|(named, open)| {
+                let end_us = end_us(&open);
+                (named, open, end_us)
+            });
             found = open.filter(|(.., end_us)| *end_us > part_us);
             at_us = at_us.max(part_us);
         }
@@ -118,7 +122,8 @@ pub(super) fn look_up(
         let is_over = each.any(|holds| holds.marked(name, at_us).is_some());
         return if is_over { Err(HoldRefusal::Over) } else { Ok(None) };
     };
-    let is_same = open.id == terms.id && open.cost == cost && named.ttl_us == terms.ttl_us;
+    let is_same =
+        open.id == terms.id && open.cost.amounts() == cost && named.ttl_us == terms.ttl_us;
     if unknown || !is_same {
         return Err(HoldRefusal::Differs);
     }
@@ -166,7 +171,7 @@ pub(super) fn mark_early(
         return false;
     }
     let until_us = at_us + mark_us(asked);
-    holds.mark(name, Mark { until_us, actual: 0, is_early: true }, at_us);
+    holds.mark(name, Mark { until_us, actual: 0.into(), is_early: true }, at_us);
     true
 }
 
@@ -195,24 +200,24 @@ impl Names {
     }
 
     /// The marks of names without a hold, then the others, each in the order in which they end.
-    pub(super) fn marks(&self) -> impl Iterator<Item = (HoldName, Mark)> {
+    pub(super) fn marks(&self) -> impl Iterator<Item = (HoldName, &Mark)> {
         let each = self.early.iter().chain(&self.settled);
-        each.filter_map(|name| self.marks.get(name).map(|mark| (*name, *mark)))
+        each.filter_map(|name| self.marks.get(name).map(|mark| (*name, mark)))
     }
 
-    pub(super) fn marked(&self, name: HoldName, at_us: u64) -> Option<u64> {
+    pub(super) fn marked(&self, name: HoldName, at_us: u64) -> Option<Cost> {
         let mark = self.marks.get(&name).filter(|mark| mark.until_us > at_us);
-        mark.map(|mark| mark.actual)
+        mark.map(|mark| mark.actual.clone())
     }
 
     pub(super) fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {
-        let until_us = mark.until_us;
+        let (until_us, is_early) = (mark.until_us, mark.is_early);
         self.forget(at_us);
         if let Some(before) = self.marks.insert(name, mark) {
             let list = if before.is_early { &mut self.early } else { &mut self.settled };
             list.retain(|other| *other != name);
         }
-        let (list, most) = match mark.is_early {
+        let (list, most) = match is_early {
             true => (&mut self.early, MAX_MARKS),
             false => (&mut self.settled, MAX_HOLDS),
         };

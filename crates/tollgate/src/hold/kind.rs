@@ -1,6 +1,8 @@
 //! The kinds of holds, and how long one lasts.
 
+use crate::cost::Amounts;
 use crate::error::ParseError;
+use crate::limit::Unit;
 use crate::time::MAX_PERIOD_US;
 
 /// The units that a hold keeps, and the effect of its end.
@@ -37,13 +39,10 @@ impl HoldKind {
         }
     }
 
-    /// The units of a hold of this cost that rate limits keep.
+    /// Whether it keeps its cost from rate limits.
     #[must_use]
-    pub const fn units(self, cost: u64) -> u64 {
-        match self {
-            Self::Acquire => 0,
-            Self::Reserve | Self::Charging => cost,
-        }
+    pub const fn keeps_units(self) -> bool {
+        matches!(self, Self::Reserve | Self::Charging)
     }
 
     /// The kind of cost that a peek judges, by its name: `check`, which is `None`, `reserve` or
@@ -70,12 +69,14 @@ impl HoldKind {
         }
     }
 
-    /// The slots that a hold of this cost takes of concurrency limits.
+    /// The slots that a hold of this cost takes of concurrency limits. Of a cost of several units
+    /// it is one unless that names `slots`.
     #[must_use]
-    pub const fn slots(self, cost: u64) -> u64 {
-        match self {
-            Self::Acquire => cost,
-            Self::Reserve | Self::Charging => 1,
+    pub fn slots(self, cost: Amounts<'_>) -> u64 {
+        match (self, cost.plain()) {
+            (Self::Acquire, Some(cost)) => cost,
+            (_, Some(_)) => 1,
+            (_, None) => cost.named(&Unit::SLOTS).unwrap_or(1),
         }
     }
 }

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Hold;
+use crate::cost::Cost;
 use crate::engine::Charged;
 use crate::limit::{Limit, LimitSet};
 use crate::subject::Subject;
@@ -15,8 +16,8 @@ pub struct Settled {
     pub already: bool,
     /// True when no hold had the name: one that comes within the next minute is refused.
     pub is_early: bool,
-    /// The units charged for it: now, or when it was settled.
-    pub actual: u64,
+    /// The amounts charged for it: now, or when it was settled.
+    pub actual: Cost,
     /// The effect on each limit, in the order of the hold's counts. Empty when it was settled
     /// before. A count that was reset meanwhile has no entries.
     pub charged: Vec<Charged>,
@@ -27,20 +28,20 @@ pub struct Settled {
 impl Settled {
     /// The result of settling a hold now, on these of its counts.
     #[must_use]
-    pub const fn now(actual: u64, charged: Vec<Charged>, open_on: SmallVec<[usize; 2]>) -> Self {
+    pub const fn now(actual: Cost, charged: Vec<Charged>, open_on: SmallVec<[usize; 2]>) -> Self {
         Self { already: false, is_early: false, actual, charged, open_on }
     }
 
     /// The result for a hold that was settled before.
     #[must_use]
-    pub fn before(actual: u64) -> Self {
+    pub fn before(actual: Cost) -> Self {
         Self { already: true, ..Self::now(actual, Vec::new(), SmallVec::new()) }
     }
 
     /// The result for a name that no hold has yet.
     #[must_use]
     pub fn early() -> Self {
-        Self { is_early: true, ..Self::before(0) }
+        Self { is_early: true, ..Self::before(0.into()) }
     }
 }
 

@@ -5,6 +5,7 @@ use super::Limiter;
 use super::pending::Sealed;
 pub use super::pending::{Boxed, Call, InMemory};
 use crate::ask::{Ask, plain_limits};
+use crate::cost::Cost;
 use crate::decision::{Decision, ReceiptPart, Refund as Refunded};
 use crate::engine::Charged;
 use crate::error::Error;
@@ -83,7 +84,7 @@ impl<'l, S: Store> Call for Hold<'l, S> {
 pub struct Commit<'l, S> {
     pub(super) limiter: &'l Limiter<S>,
     pub(super) hold: &'l OpenHold,
-    pub(super) actual: u64,
+    pub(super) actual: Cost,
 }
 
 impl<S> Sealed for Commit<'_, S> {}
@@ -95,11 +96,11 @@ impl<'l, S: Store> Call for Commit<'l, S> {
 
     #[inline]
     fn at_once(&mut self) -> Option<Result<Settled, Error>> {
-        self.limiter.settle_at_once(self.hold, self.actual)
+        self.limiter.settle_at_once(self.hold, self.actual.amounts())
     }
 
     async fn wait(self) -> Result<Settled, Error> {
-        self.limiter.settle(self.hold, self.actual).await
+        self.limiter.settle(self.hold, self.actual.amounts()).await
     }
 }
 
@@ -176,7 +177,7 @@ impl<'l, S: Store> Call for Charge<'l, S> {
         let question = ask.question_of_charge(&limiter.limits, &mut parts)?;
         let mut charged = Vec::new();
         for part in question.parts {
-            let charge = operation::Charge::new(*part, question.cost.first());
+            let charge = operation::Charge::new(*part, question.cost);
             charged.extend(limiter.store.perform(&charge).await?);
         }
         Ok(charged)

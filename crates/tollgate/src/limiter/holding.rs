@@ -8,7 +8,7 @@ use super::{Pending, call};
 use crate::ask::{
     Ask, check_cost, check_shard, check_ttl, counts_of, shortest_slots, text_of, ttl_us,
 };
-use crate::cost::Cost;
+use crate::cost::{Amounts, Cost};
 use crate::decision::Decision;
 use crate::engine::{Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
@@ -78,7 +78,7 @@ impl<S: Store> Limiter<S> {
         ask: &mut Ask<'_>,
         terms: &mut Option<HoldTerms>,
     ) -> Result<Option<Hold>, Error> {
-        let cost = ask.amounts().first();
+        let cost = ask.cost.clone();
         let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let mut parts = Parts::new();
         let question = ask.question_holding(&self.limits, (terms, &mut parts))?;
@@ -96,7 +96,7 @@ impl<S: Store> Limiter<S> {
         mut ask: Ask<'l>,
         mut terms: Option<HoldTerms>,
     ) -> Result<Holding<'l>, Error> {
-        let cost = ask.amounts().first();
+        let cost = ask.cost.clone();
         let (counts, outcome) = {
             let mut parts = Parts::new();
             let question = ask.question_holding(&self.limits, (&mut terms, &mut parts))?;
@@ -155,7 +155,7 @@ impl<S: Store> Limiter<S> {
         let hold = outcome.hold.as_deref().map(|Placed { fence, end, .. }| Hold {
             id: terms.id,
             fence: *fence,
-            cost,
+            cost: cost.into(),
             end: *end,
             counts: vec![(counted.subject.clone(), counted.limits.clone())],
             shard: within.map(str::to_owned),
@@ -174,7 +174,7 @@ impl<S: Store> Limiter<S> {
         &'l self,
         ask: Ask<'l>,
         terms: Option<HoldTerms>,
-        cost: u64,
+        cost: Cost,
         counts: Vec<(Subject, LimitSet)>,
         outcome: &Outcome,
     ) -> Result<Holding<'l>, Error> {
@@ -189,8 +189,25 @@ impl<S: Store> Limiter<S> {
         Ok(Holding { decision, hold, ahead: outcome.ahead.into() })
     }
 
-    /// Settles a hold in one step: takes it away, and charges `actual` units at this time. The
+    /// Settles a hold in one step: takes it away, and charges the used units at this time. The
     /// excess is debt, as after a [`Limiter::charge`]. With 0, nothing was used.
+    ///
+    /// A number is requests. Of a unit that [`Cost::used`] does not name, the estimate is charged
+    /// if the hold [charges at its end](crate::Reserve::charging), else nothing. A plain 0 is
+    /// nothing of any unit. A unit that was not reserved may be named.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ask, Cost, Limiter, Reserve};
+    /// let limiter = Limiter::memory("60/m, 100000/m of tokens via gcra".parse()?);
+    /// let estimate = Cost::new([("requests", 1), ("tokens", 4_000)])?;
+    /// let terms = Reserve::from(Duration::from_secs(60)).charging();
+    /// let hold = limiter.hold(Ask::new("bob").cost(estimate).reserve(terms)).now()?.hold;
+    /// let used = Cost::used([("tokens", 1_312)])?;
+    /// let settled = limiter.commit(&hold.expect("admitted"), used).now()?;
+    /// assert_eq!(settled.actual.to_string(), "requests=1,tokens=1312");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// It is idempotent: a repeated commit within a minute charges nothing and reports that. The
     /// slot of a concurrency limit is given back.
@@ -199,14 +216,18 @@ impl<S: Store> Limiter<S> {
     /// A hold that is not open: it has ended by itself, was reset, or never was. Nothing was
     /// charged then; [`Limiter::charge`] charges what was used. Also more than 2^40 units, or units
     /// for a hold of [`Ask::acquire`]; or a store failure.
-    pub fn commit<'l>(&'l self, hold: &'l Hold, actual: u64) -> Pending<'l, call::Commit<'l, S>> {
-        Pending::boxed(call::Commit { limiter: self, hold, actual })
+    pub fn commit<'l>(
+        &'l self,
+        hold: &'l Hold,
+        actual: impl Into<Cost>,
+    ) -> Pending<'l, call::Commit<'l, S>> {
+        Pending::boxed(call::Commit { limiter: self, hold, actual: actual.into() })
     }
 
     pub(super) fn settle_at_once(
         &self,
         hold: &Hold,
-        actual: u64,
+        actual: Amounts<'_>,
     ) -> Option<Result<Settled, Error>> {
         if let Err(error) = check_counts(hold).and_then(|()| check_actual(hold, actual)) {
             return Some(Err(error));
@@ -217,7 +238,7 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    pub(super) async fn settle(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+    pub(super) async fn settle(&self, hold: &Hold, actual: Amounts<'_>) -> Result<Settled, Error> {
         check_counts(hold)?;
         check_actual(hold, actual)?;
         self.store.perform(&Settle::new(hold, actual)).await?.ok_or_else(|| not_open(hold))
@@ -238,13 +259,13 @@ impl<S: Store> Limiter<S> {
         if let Err(error) = check_counts(hold) {
             return Some(Err(error));
         }
-        let settled = self.store.perform_now(&Settle::new(hold, 0))?;
+        let settled = self.store.perform_now(&Settle::new(hold, 0.into()))?;
         Some(settled.map(|it| it.is_some_and(|it| !it.already)).map_err(Error::from))
     }
 
     pub(super) async fn give_back(&self, hold: &Hold) -> Result<bool, Error> {
         check_counts(hold)?;
-        let settled = self.store.perform(&Settle::new(hold, 0)).await?;
+        let settled = self.store.perform(&Settle::new(hold, 0.into())).await?;
         Ok(settled.is_some_and(|settled| !settled.already))
     }
 
@@ -378,7 +399,7 @@ impl<S: Store + Clone + 'static> Drop for Guard<S> {
     fn drop(&mut self) {
         let Some(hold) = self.hold.take() else { return };
         // There is nobody to tell of an error.
-        if self.limiter.store.perform_now(&Settle::new(&hold, 0)).is_none() {
+        if self.limiter.store.perform_now(&Settle::new(&hold, 0.into())).is_none() {
             release_later(self.limiter.store.clone(), hold);
         }
     }
@@ -388,7 +409,7 @@ impl<S: Store + Clone + 'static> Drop for Guard<S> {
 #[cfg(feature = "tokio")]
 fn release_later<S: Store + 'static>(store: S, hold: Hold) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move { store.perform(&Settle::new(&hold, 0)).await });
+        runtime.spawn(async move { store.perform(&Settle::new(&hold, 0.into())).await });
     }
 }
 
@@ -409,16 +430,19 @@ fn check_counts(hold: &Hold) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_actual(hold: &Hold, actual: u64) -> Result<(), Error> {
-    if actual > MAX_COST {
+fn check_actual(hold: &Hold, actual: Amounts<'_>) -> Result<(), Error> {
+    if let Some((_, most)) = actual.iter().find(|(_, amount)| *amount > MAX_COST) {
         return Err(Error::Ask(format!(
-            "{actual} units are too many to commit: the most is 2^40 = {MAX_COST}"
+            "{most} units are too many to commit: the most is 2^40 = {MAX_COST}"
         )));
     }
-    if actual > 0 && hold.kind() == HoldKind::Acquire {
+    if actual.is_zero() {
+        return Ok(());
+    }
+    if hold.kind() == HoldKind::Acquire {
         return Err(Error::Ask(RELEASED_WITHOUT_UNITS.to_owned()));
     }
-    Ok(())
+    actual.check_units(hold.counts.iter().map(|(_, limits)| limits))
 }
 
 #[cold]

@@ -8,6 +8,7 @@ use super::shard::{Lifted, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, ROOM_FOR_HOLD, State};
 use super::store::MemoryStore;
+use crate::cost::Amounts;
 use crate::engine::{self, Carries, HoldSums, HoldTable, Mode, OpenHold, Outcome, Part, decide};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Settled};
@@ -77,7 +78,8 @@ impl MemoryStore {
             if let Some(hold) = part.limits.hold() {
                 let ttl_us = hold.as_micros();
                 let id = HoldId::random(HoldKind::Acquire, ttl_us);
-                table.place(OpenHold { end_us: now.as_micros() + ttl_us, id, cost: MAX_UNITS });
+                let end_us = now.as_micros() + ttl_us;
+                table.place(OpenHold { end_us, id, cost: MAX_UNITS.into() });
             }
             spent.push((State::spent(part.limits, now, &self.0.budget), table));
         }
@@ -98,7 +100,7 @@ impl MemoryStore {
     pub(crate) fn settle_now(
         &self,
         hold: &Hold,
-        actual: u64,
+        actual: Amounts<'_>,
     ) -> Result<Option<Settled>, StoreError> {
         let settle = |parts: &mut [Part<'_>], asked: &[&LimitSet], now| {
             engine::settle(parts, asked, now, hold, actual)
@@ -229,7 +231,7 @@ pub(super) fn charge_holding(
     limits: &LimitSet,
     state: &mut State,
     carried: &Carries,
-    cost: u64,
+    cost: Amounts<'_>,
     now: Time,
 ) -> Option<Vec<engine::Charged>> {
     let mut holds = state.take_holds();

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
+use crate::cost::Amounts;
 use crate::decision::{Charges, Receipt, Refund};
 use crate::engine::{self, Charged, Outcome, Portion};
 use crate::error::StoreError;
@@ -91,7 +92,7 @@ impl MemoryStore {
     pub(crate) fn charge_now(
         &self,
         counted: Counted<'_>,
-        cost: u64,
+        cost: Amounts<'_>,
     ) -> Result<Vec<Charged>, StoreError> {
         let charge = |state: &mut state::State, carried: &engine::Carries, now, shared: bool| {
             let among_holds = holding::charge_holding(counted.limits, state, carried, cost, now);
@@ -172,11 +173,19 @@ impl OperationsNow for MemoryStore {
         Some(Ok(self.adjust_now(counted, delta)))
     }
 
-    fn charge(&self, counted: Counted<'_>, cost: u64) -> Option<Result<Vec<Charged>, StoreError>> {
+    fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: Amounts<'_>,
+    ) -> Option<Result<Vec<Charged>, StoreError>> {
         Some(self.charge_now(counted, cost))
     }
 
-    fn settle(&self, hold: &Hold, actual: u64) -> Option<Result<Option<Settled>, StoreError>> {
+    fn settle(
+        &self,
+        hold: &Hold,
+        actual: Amounts<'_>,
+    ) -> Option<Result<Option<Settled>, StoreError>> {
         Some(self.settle_now(hold, actual))
     }
 

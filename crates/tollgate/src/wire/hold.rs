@@ -6,7 +6,7 @@ use super::answer::Answer;
 use super::value::{Fields, ToValue as _, Value, objects, written};
 use super::wait::Wait;
 use crate::engine::{self, ShownHold};
-use crate::{ChargedLimit, Hold, Inspection, LimitSet, Refund, Settled, Subject, Time};
+use crate::{ChargedLimit, Cost, Hold, Inspection, LimitSet, Refund, Settled, Subject, Time};
 
 /// An answer, with the hold where one was placed.
 #[derive(Clone, Debug)]
@@ -59,16 +59,16 @@ objects! {
     pub struct Committed<'a> {
         /// Whether it was settled before, and nothing was charged now.
         already: bool,
-        /// The units charged for the hold, now or before.
-        actual: u64,
+        /// The amounts charged for the hold, now or before.
+        actual: Cost,
         /// The effect on each limit; empty where it was settled before.
         limits: Vec<Charged<'a>>,
     }
 
     /// The effect of a charge without a check.
     pub struct Charge<'a> {
-        /// The units that were to be charged to each limit.
-        cost: u64,
+        /// The amounts that were to be charged.
+        cost: Cost,
         /// The effect on each limit; empty where no policy applies.
         limits: Vec<Charged<'a>>,
     }
@@ -128,8 +128,8 @@ objects! {
         /// The kind of units that it keeps: `acquire`, `reserve`, or `charging` for a reserve whose
         /// end charges.
         kind: &'static str,
-        /// Its cost, in units or slots.
-        cost: u64,
+        /// Its cost.
+        cost: Cost,
         /// When it ends by itself.
         end_us: u64,
         /// How long ago it was placed; `None` where an earlier version placed it.
@@ -142,7 +142,7 @@ impl<'a> Committed<'a> {
     #[must_use]
     pub fn new(hold: &'a Hold, settled: &'a Settled) -> Self {
         let limits = hold.charged(settled).map(Charged::from).collect();
-        Self { already: settled.already, actual: settled.actual, limits }
+        Self { already: settled.already, actual: settled.actual.clone(), limits }
     }
 }
 
@@ -150,11 +150,12 @@ impl<'a> Charge<'a> {
     /// The effect of a charge of this cost on these counts.
     #[must_use]
     pub fn new(
-        cost: u64,
+        cost: impl Into<Cost>,
         counts: impl IntoIterator<Item = (&'a Subject, &'a LimitSet)>,
         charged: &'a [engine::Charged],
     ) -> Self {
-        Self { cost, limits: ChargedLimit::each(counts, charged).map(Charged::from).collect() }
+        let limits = ChargedLimit::each(counts, charged).map(Charged::from).collect();
+        Self { cost: cost.into(), limits }
     }
 }
 
@@ -208,9 +209,9 @@ impl OpenHold {
         text: impl Fn(&Hold) -> String,
     ) -> Vec<Self> {
         let each = held.holds.iter().map(|ShownHold { hold: open, age_us }| {
-            let engine::OpenHold { end_us, id, cost } = *open;
+            let engine::OpenHold { end_us, id, cost } = open.clone();
             let counts = [(subject.clone(), limits.clone())];
-            let mut hold = Hold::new(id, 0, cost, Time::from_micros(end_us), counts);
+            let mut hold = Hold::new(id, 0, cost.clone(), Time::from_micros(end_us), counts);
             hold.shard = shard.map(str::to_owned);
             let age = age_us.map(|age_us| Wait(Duration::from_micros(age_us)));
             Self { hold: text(&hold), kind: hold.kind().name(), cost, end_us, age }

@@ -5,6 +5,7 @@ use core::fmt;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use super::wait::Wait;
+use crate::cost::{Amounts, Cost};
 
 /// The fields of an object, for whatever format they are written in.
 pub trait Fields {
@@ -46,6 +47,8 @@ pub enum Value<'a> {
     Text(&'a str),
     /// A text that is made when it is written.
     Shown(&'a dyn fmt::Display),
+    /// A cost: a number of requests, or an object with an amount of each unit.
+    Cost(Amounts<'a>),
     /// An object.
     Fields(&'a dyn Fields),
     /// A list.
@@ -61,6 +64,7 @@ impl fmt::Debug for Value<'_> {
             Self::Seconds(wait) => wait.fmt(f),
             Self::Text(text) => text.fmt(f),
             Self::Shown(shown) => shown.fmt(f),
+            Self::Cost(amounts) => amounts.fmt(f),
             Self::Fields(fields) => {
                 let mut map = f.debug_map();
                 fields.each(&mut |name, value| {
@@ -84,6 +88,10 @@ impl Serialize for Value<'_> {
             Self::Seconds(wait) => wait.serialize_seconds(to),
             Self::Text(text) => to.serialize_str(text),
             Self::Shown(shown) => to.collect_str(&format_args!("{shown}")),
+            Self::Cost(amounts) => match amounts.plain() {
+                Some(requests) => to.serialize_u64(requests),
+                None => to.collect_map(amounts.iter().map(|(unit, amount)| (unit.name(), amount))),
+            },
             Self::Fields(fields) => {
                 let mut map = to.serialize_map(Some(fields.count()))?;
                 let mut done = Ok(());
@@ -125,6 +133,12 @@ impl ToValue for bool {
 impl ToValue for u64 {
     fn to_value(&self) -> Value<'_> {
         Value::Number(*self)
+    }
+}
+
+impl ToValue for Cost {
+    fn to_value(&self) -> Value<'_> {
+        Value::Cost(self.amounts())
     }
 }
 

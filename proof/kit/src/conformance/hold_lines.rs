@@ -262,11 +262,15 @@ fn given_back(done: Result<tollgate::Settled, Error>, what: &str) -> LineAnswer 
     }
 }
 
+fn plain(cost: &tollgate::Cost) -> u64 {
+    cost.plain().expect("requests alone")
+}
+
 fn settled(settled: Result<tollgate::Settled, Error>, what: &str) -> LineAnswer {
     match settled {
         Ok(settled) if settled.is_early => only(Said::Early),
-        Ok(settled) if settled.already => only(Said::Already(settled.actual)),
-        Ok(settled) => all_charged(Said::Charged(settled.actual), &settled.charged),
+        Ok(settled) if settled.already => only(Said::Already(plain(&settled.actual))),
+        Ok(settled) => all_charged(Said::Charged(plain(&settled.actual)), &settled.charged),
         Err(Error::NotOpen(_)) => only(Said::NotOpen),
         Err(error) => panic!("{what}: {error}"),
     }

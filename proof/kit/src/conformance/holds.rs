@@ -25,10 +25,13 @@ pub(super) fn a_hold_is_settled_once<M: StoreMaker>(maker: &M) {
         assert!(reserve(&world, "ann", 41).is_none());
         let commit = |actual| block_on(world.limiter.commit(&hold, actual)).unwrap();
         let first = commit(25);
-        assert_eq!((first.already, first.actual, first.charged[0].remaining), (false, 25, 75));
+        assert_eq!(
+            (first.already, first.actual, first.charged[0].remaining),
+            (false, 25.into(), 75)
+        );
         for again in [25, 0, 60] {
             let again = commit(again);
-            assert_eq!((again.already, again.actual), (true, 25), "{limits}");
+            assert_eq!((again.already, again.actual), (true, 25.into()), "{limits}");
         }
         assert_eq!(world.peek("ann").remaining(), 75);
         // A reset ends what is open. A settled hold is remembered for a minute, and no longer.
@@ -36,8 +39,9 @@ pub(super) fn a_hold_is_settled_once<M: StoreMaker>(maker: &M) {
         world.at(START_US + 1_000_000);
         assert!(world.reset("ann"));
         maker.forget(world.limiter.store());
-        let charged =
-            |hold: &Hold| block_on(world.limiter.commit(hold, 3)).map(|it| it.actual).ok();
+        let charged = |hold: &Hold| {
+            block_on(world.limiter.commit(hold, 3)).ok().and_then(|it| it.actual.plain())
+        };
         assert_eq!((charged(&hold), charged(&open)), (Some(25), None), "{limits}");
         world.at(START_US + 59_999_999);
         assert_eq!((charged(&hold), world.peek("ann").remaining()), (Some(25), 100), "{limits}");

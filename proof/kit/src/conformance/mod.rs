@@ -26,6 +26,7 @@
 
 mod bans;
 mod changes;
+mod held_units;
 mod histories;
 mod hold_histories;
 mod hold_lines;
@@ -250,6 +251,9 @@ cases! {
         holds::nothing_but_another_strategy_starts_fresh,
         holds::a_place_in_line_is_kept_on_every_count,
         holds::a_peek_of_a_hold_foretells_it,
+        held_units::holds_of_several_units_equal_those_of_each,
+        held_units::an_amount_of_0_waits_until_nothing_is_owed,
+        held_units::a_named_hold_is_of_all_its_amounts,
         shown_holds::an_inspection_shows_open_holds,
         shown_holds::an_inspection_shows_how_old_holds_are,
         named_holds::a_named_hold_asked_for_again_is_one_hold,
@@ -347,6 +351,9 @@ macro_rules! conformance_tests {
             nothing_but_another_strategy_starts_fresh,
             a_place_in_line_is_kept_on_every_count,
             a_peek_of_a_hold_foretells_it,
+            holds_of_several_units_equal_those_of_each,
+            an_amount_of_0_waits_until_nothing_is_owed,
+            a_named_hold_is_of_all_its_amounts,
             an_inspection_shows_open_holds,
             an_inspection_shows_how_old_holds_are,
             a_named_hold_asked_for_again_is_one_hold,

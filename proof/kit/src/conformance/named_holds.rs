@@ -150,9 +150,9 @@ pub(super) fn a_named_hold_is_settled_by_its_name<M: StoreMaker>(maker: &M) {
     refused(&acquire(&world, 1), OVER);
     held(reserve(&world, 2, 40, 100));
     let settled = block_on(world.limiter.commit(&by_name(&world, 2), 7)).unwrap();
-    assert_eq!((settled.actual, left(&world)), (7, vec![91, 3]));
+    assert_eq!((settled.actual, left(&world)), (7.into(), vec![91, 3]));
     let again = block_on(world.limiter.commit(&by_name(&world, 2), 7)).unwrap();
-    assert_eq!((again.already, again.actual, left(&world)), (true, 7, vec![91, 3]));
+    assert_eq!((again.already, again.actual, left(&world)), (true, 7.into(), vec![91, 3]));
     // Nobody was charged for a hold that never was.
     assert!(matches!(
         block_on(world.limiter.commit(&by_name(&world, 3), 7)),

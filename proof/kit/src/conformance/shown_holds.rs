@@ -28,15 +28,15 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
         assert_eq!((total, holds.len()), (44, 44), "{limits}");
         let first = &holds[0].hold;
         assert_eq!(
-            (first.id, first.cost),
-            (open[43].id, 44),
+            (first.id, first.cost.plain()),
+            (open[43].id, Some(44)),
             "{limits}: the first to end is first"
         );
         assert_eq!(first.end_us, open[43].end.as_micros());
         // The shown text gives back a hold that nobody has any more.
         let count = (tollgate::Subject::literal("job").unwrap(), set(limits));
         let end = tollgate::Time::from_micros(first.end_us);
-        let stuck = Hold::new(first.id, 0, first.cost, end, [count]);
+        let stuck = Hold::new(first.id, 0, first.cost.clone(), end, [count]);
         assert!(block_on(world.limiter.release(&stuck)).unwrap(), "{limits}");
         assert_eq!(shown().0, 43);
         // A hold that is due is not shown, although nobody has removed it yet.

@@ -1,7 +1,7 @@
 //! Cases: costs of several units (definitions, section 13).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
-use tollgate::{Ask, Cost, Decision, LimitSet, RequestId, Store};
+use tollgate::{Ask, Cost, Decision, LimitSet, RequestId, SKEW_US, Store};
 
 use super::StoreMaker;
 use super::world::{START_US, World, oracle_of, rule_of, set};
@@ -81,6 +81,8 @@ struct History<S> {
     revision: usize,
     oracles: Vec<Oracle>,
     now_us: u64,
+    /// The latest time since the clock stepped back beyond the skew.
+    latest_us: u64,
 }
 
 impl<S: Store> History<S> {
@@ -88,18 +90,22 @@ impl<S: Store> History<S> {
         let sets = texts.map(set);
         let oracles = sets[0].limits().iter().map(oracle_of).collect();
         let world = World::new(maker, texts[0], START_US);
-        Self { world, sets, revision: 0, oracles, now_us: START_US }
+        Self { world, sets, revision: 0, oracles, now_us: START_US, latest_us: START_US }
     }
 
     fn step(&mut self, random: &mut Random, seen: &mut Seen) {
-        let back = random.below(25) == 0;
-        self.now_us = match back {
-            true => self.now_us - random.below(3 * S),
-            false => {
-                let most = if random.below(4) == 0 { 2 * S } else { S / 8 };
-                self.now_us + random.below(most)
-            }
-        };
+        let most = if random.below(4) == 0 { 2 * S } else { S / 8 };
+        self.now_us += random.below(most);
+        if random.below(12) == 0 {
+            // A store may forget what is fresh for a second. While all counts, it forgets nothing.
+            let latest_us = self.latest_us;
+            let counts = |oracle: &Oracle| oracle.peek(latest_us, 1).fields.reset_after_us > 0;
+            let is_known = self.oracles.iter().all(counts);
+            let most = if is_known { 3 * S } else { SKEW_US + 1 };
+            self.now_us = latest_us - random.below(most);
+            self.latest_us = if is_known { self.now_us } else { latest_us };
+        }
+        self.latest_us = self.latest_us.max(self.now_us);
         self.world.at(self.now_us);
         if random.below(8) == 0 {
             self.revision = 1 - self.revision;

@@ -142,7 +142,11 @@ impl<S: tollgate::Store> World<S> {
     pub(super) fn shown<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Vec<(u64, u64, u64)> {
         let held = self.inspect(ask).map(|held| held.holds).unwrap_or_default();
         let each = held.iter().map(|ShownHold { hold, age_us }| {
-            (hold.end_us, hold.cost, age_us.expect("this version placed it"))
+            (
+                hold.end_us,
+                hold.cost.plain().expect("requests alone"),
+                age_us.expect("this version placed it"),
+            )
         });
         let mut each: Vec<_> = each.collect();
         each.sort_unstable();

@@ -11,8 +11,8 @@ use tollgate::operation::{
     Settle, Withdraw,
 };
 use tollgate::{
-    Around, Charged, Counted, Hold, Inspection, LimitSet, ManualClock, MemoryStore, Notice,
-    Notices, Question, Receipt, Refund, Settled, Store, StoreError, Subject, Time,
+    Amounts, Around, Charged, Counted, Hold, Inspection, LimitSet, ManualClock, MemoryStore,
+    Notice, Notices, Question, Receipt, Refund, Settled, Store, StoreError, Subject, Time,
 };
 use tollgate_proof::conformance;
 
@@ -161,7 +161,11 @@ impl Operations for Wrapped {
         Ok(Refund::new(given, 0))
     }
 
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+    async fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: Amounts<'_>,
+    ) -> Result<Vec<Charged>, StoreError> {
         self.inner.perform(&Charge::new(counted, cost)).await
     }
 
@@ -169,7 +173,11 @@ impl Operations for Wrapped {
         self.inner.perform(&Adjust::new(counted, delta)).await
     }
 
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+    async fn settle(
+        &self,
+        hold: &Hold,
+        actual: Amounts<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
         self.inner.perform(&Settle::new(hold, actual)).await
     }
 

@@ -158,7 +158,9 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
                 let is_acquire = hold.kind() == HoldKind::Acquire;
                 let actual = if is_acquire { 0 } else { rng.random_range(0..5) };
                 let answer = match limiter.commit(&hold, actual).await {
-                    Ok(settled) if settled.already => Settling::Already(settled.actual),
+                    Ok(settled) if settled.already => {
+                        Settling::Already(settled.actual.amounts().first())
+                    }
                     Ok(settled) => {
                         let left = settled.charged.iter().map(|charged| charged.remaining);
                         Settling::Done { remaining: left.min() }

@@ -9,7 +9,7 @@ use tollgate::engine::{Fields, Mode, OpenHold, ShownHold};
 use tollgate::operation::{Adjust, Charge, Check, Inspect, Renew, Settle};
 use tollgate::{
     Charged, Counted, Hold, HoldId, HoldKind, HoldTerms, LimitSet, MAX_SHOWN_HOLDS, ManualClock,
-    MemoryStore, Patience, Question, Store as _, Subject, Time,
+    MemoryStore, Patience, Question, Settled, Store as _, Subject, Time,
 };
 use tollgate_proof::conformance::block_on;
 use tollgate_redis::compose::{self, Clock, HoldScripts};
@@ -21,6 +21,11 @@ use super::histories::{Texts, seeded};
 
 #[path = "naming.rs"]
 mod names;
+
+/// The charge of a settled hold, as scripts answer it.
+fn actual_of(settled: &Settled) -> i64 {
+    settled.actual.plain().expect("requests alone").cast_signed()
+}
 
 /// Each with other numbers that the same count may have.
 pub(crate) const LIMITS: [[&str; 2]; 15] = [
@@ -502,7 +507,7 @@ impl<'f> Pair<'f> {
             HoldKind::Acquire => 0,
             _ => rng.random_range(0..2) * cost,
         };
-        let settled = block_on(self.memory.perform(&Settle::new(&hold, actual))).unwrap();
+        let settled = block_on(self.memory.perform(&Settle::new(&hold, actual.into()))).unwrap();
         let own =
             [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), "60000".to_owned()];
         let got = self.call_holds(|it| &it.settle, &hold.counts, &own);
@@ -519,11 +524,11 @@ impl<'f> Pair<'f> {
             let rows = got[2..].iter().all(|number| *number == -2);
             assert!(told && rows, "{what}: settled {hold:?}: {got:?}");
             if settled.as_ref().is_some_and(|settled| settled.already) && before.is_some() {
-                assert_eq!(settled.map(|settled| settled.actual), before, "{what}");
+                assert_eq!(settled.and_then(|settled| settled.actual.plain()), before, "{what}");
             }
             return;
         };
-        assert_eq!(got[..2], [2, settled.actual.cast_signed()], "{what}: settled {hold:?}");
+        assert_eq!(got[..2], [2, actual_of(settled)], "{what}: settled {hold:?}");
         if hold.kind() != HoldKind::Acquire {
             // The clock may be behind the latest time by the skew, and step back by as much.
             let until_us = self.latest_us.saturating_add(57_000_000);
@@ -543,7 +548,7 @@ impl<'f> Pair<'f> {
     fn renew_both(&mut self, hold: &Hold, ttl_us: u64, what: &str) {
         let end = block_on(self.memory.perform(&Renew::new(hold, ttl_us))).unwrap();
         let asked_us = hold.id.asked_us().unwrap_or(0);
-        let numbers = [hold.cost, ttl_us, asked_us].map(|number| number.to_string());
+        let numbers = [hold.cost.to_string(), ttl_us.to_string(), asked_us.to_string()];
         let own = [&[hold.id.to_string()][..], &numbers].concat();
         let got = self.call_holds(|it| &it.renew, &hold.counts, &own);
         assert_eq!(got, [end.map_or(0, |end| end.as_micros().cast_signed())], "{what}: {hold:?}");
@@ -572,7 +577,7 @@ impl<'f> Pair<'f> {
 
     fn charge(&mut self, subject: &Subject, set: &LimitSet, cost: u64, what: &str) {
         let counted = Counted::new(subject, set);
-        let charged = block_on(self.memory.perform(&Charge::new(counted, cost))).unwrap();
+        let charged = block_on(self.memory.perform(&Charge::new(counted, cost.into()))).unwrap();
         let count = [(subject.clone(), set.clone())];
         let script = &self.scripts.charge;
         let got = self.call(script, &count, &[cost.to_string()]);
@@ -600,7 +605,7 @@ fn shown_hold(row: &[Reply], back_us: u64, at_us: u64) -> ShownHold {
     let cost = cost.iter().fold(0, |cost, byte| cost << 8 | u64::from(*byte)).max(1);
     let end: u64 = std::str::from_utf8(end).unwrap().parse().unwrap();
     let span_us = Some(span.cast_unsigned()).filter(|span_us| *span_us > 0).or(id.asked_us());
-    ShownHold::at(OpenHold { end_us: end - back_us, id, cost }, span_us, at_us)
+    ShownHold::at(OpenHold { end_us: end - back_us, id, cost: cost.into() }, span_us, at_us)
 }
 
 /// A script's report of each limit that a hold was settled on is that of memory.

@@ -287,7 +287,7 @@ impl Model {
         now: Time,
     ) -> Vec<i64> {
         let (mut held, _) = self.load(subject, limits, now);
-        let charged = engine::charge(limits, &mut held, cost, true, now);
+        let charged = engine::charge(limits, &mut held, cost.into(), true, now);
         self.keep(subject, limits, held);
         let int = |number: u64| i64::try_from(number).unwrap();
         let each = by_place(limits).into_iter().flat_map(|i| {

@@ -11,7 +11,7 @@ use tollgate::{
 };
 use tollgate_proof::conformance::block_on;
 
-use super::{Pair, assert_rows};
+use super::{Pair, actual_of, assert_rows};
 
 /// How often each outcome of a name was seen.
 #[derive(Clone, Copy, Default, Debug)]
@@ -224,11 +224,11 @@ impl Pair<'_> {
 
     /// Settles a named hold in both; answers how, as the script says it.
     fn settle_both(&mut self, hold: &Hold, actual: u64, what: &str) -> i64 {
-        let settled = block_on(self.memory.perform(&Settle::new(hold, actual)));
+        let settled = block_on(self.memory.perform(&Settle::new(hold, actual.into())));
         let mark_us = hold.counts[0].1.hold().map_or(SETTLED_FOR_US, Period::as_micros);
         let number = match hold.id.is_of_any_kind() {
             true => mark_us.min(SETTLED_FOR_US),
-            false => hold.cost,
+            false => hold.cost.plain().expect("requests alone"),
         };
         let id = match hold.is_undelivered {
             true => format!("{}!{}", hold.id, hold.answer),
@@ -249,9 +249,9 @@ impl Pair<'_> {
             }
             Ok(Some(settled)) if settled.already => {
                 self.tally.names.settled_before += 1;
-                ([1, settled.actual.cast_signed()], Vec::new())
+                ([1, actual_of(&settled)], Vec::new())
             }
-            Ok(Some(settled)) => ([2, settled.actual.cast_signed()], settled.charged),
+            Ok(Some(settled)) => ([2, actual_of(&settled)], settled.charged),
         };
         assert_eq!(got[..2], expected, "{what}");
         assert_rows(&got[2..], hold, &charged, &what);

@@ -50,7 +50,7 @@ async fn an_answer_has_the_fields_of_http_in_both_versions() {
 }
 
 /// A field of an answer at the first level.
-pub(super) fn of(answer: &str, name: &str) -> String {
+pub(crate) fn of(answer: &str, name: &str) -> String {
     // The fields of its limits have the same names.
     let (before, rest) = answer.split_once(r#""limits", ["#).unwrap_or((answer, ""));
     let after = rest.rsplit_once(r#"], "shadows""#).map_or("", |(_, after)| after);

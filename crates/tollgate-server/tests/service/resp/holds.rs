@@ -382,7 +382,7 @@ async fn the_table_of_commands_describes_them() {
     );
     redis.ask("HELLO 3").await;
     let docs = redis.ask("COMMAND DOCS tollgate.commit").await;
-    let begin = r#"{"tollgate.commit": {"summary": "Ends a hold, and charges the used units.", "since": "0.1.0", "group": "rate-limit", "arguments": [{"name": "which", "type": "oneof", "arguments": [{"name": "hold", "type": "string"}, {"name": "id", "type": "string", "token": "ID"}]}, {"name": "units", "type": "integer"}, {"name": "asked", "type": "block", "token": "ON", "#;
+    let begin = r#"{"tollgate.commit": {"summary": "Ends a hold, and charges the used units.", "since": "0.1.0", "group": "rate-limit", "arguments": [{"name": "which", "type": "oneof", "arguments": [{"name": "hold", "type": "string"}, {"name": "id", "type": "string", "token": "ID"}]}, {"name": "units", "type": "string"}, {"name": "asked", "type": "block", "token": "ON", "#;
     assert!(docs.starts_with(begin), "{docs}");
     let docs = redis.ask("COMMAND DOCS tollgate.reserve").await;
     let at_end = r#"{"name": "at_end", "type": "oneof", "token": "ATEND", "flags": ~[optional]"#;

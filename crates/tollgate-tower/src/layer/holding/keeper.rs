@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tollgate::{Decision, Error, Hold, HoldKind, Store, at_once};
+use tollgate::{Cost, Decision, Error, Hold, HoldKind, Store, at_once};
 use tollgate_policy::{Admission, Answer, Gate, Prepared};
 
 use super::guard::{Guard, Used};
@@ -208,10 +208,10 @@ impl<S: Store + 'static> Keeper<S> {
     async fn settle_once(&self, hold: &Hold, used: Used) -> bool {
         let units = match (hold.kind(), used) {
             (HoldKind::Acquire, _) => return self.gate.holds().release(hold).await.is_ok(),
-            (_, Used::Units(units)) => units,
+            (_, Used::Units(units)) => Cost::from(units),
             // The hold's end, already now: no other report will come.
-            (HoldKind::Charging, Used::Unsaid) => hold.cost,
-            (_, Used::Unsaid) => 0,
+            (HoldKind::Charging, Used::Unsaid) => hold.cost.clone(),
+            (_, Used::Unsaid) => Cost::from(0),
         };
         match self.gate.holds().commit(hold, units).await {
             Ok(_) => {

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::cost::Amounts;
-use crate::engine::amount::{Amount, kept_of};
-use crate::engine::charge::charge_one;
+use crate::engine::amount::{Amount, charging_of, kept_of};
+use crate::engine::charge::take;
 use crate::engine::holds::{self, Holds, MAX_ENDS, OpenHold};
 use crate::engine::line::Ahead;
 use crate::engine::{Carried, Fields, HoldSums, Mode, Outcome, States, VecStates};
@@ -52,7 +52,7 @@ impl<'h> OpenEnds<'h> {
         let mut most = MAX_ENDS;
         let due: Vec<OpenHold> = loop {
             let soonest = holds.soonest(most);
-            let each = soonest.iter().map(|hold| earlier(*hold, back_us));
+            let each = soonest.iter().map(|hold| earlier(hold.clone(), back_us));
             let due: Vec<OpenHold> = each.filter(|hold| hold.end_us <= at_us).collect();
             if due.len() < soonest.len() || soonest.len() < most {
                 break due;
@@ -190,13 +190,13 @@ impl PartView<'_> {
         if kept_of(limit, &self.held.sums) == 0 {
             return by_itself;
         }
-        let charging = Amount::of_charge(self.held.sums.charging).on(limit).taken;
+        let charging = charging_of(limit, &self.held.sums);
         let until_last = self.held.last_us.saturating_sub(now.as_micros());
         let mut all = by_itself.max(until_last);
         if charging > 0 {
             let mut copy = VecStates::copy_of_cell(&mut self.states.cell(place));
             let at = Time::from_micros(now.as_micros() + until_last);
-            charge_one(limit, &mut copy.only_cell(), charging, true, at);
+            take(limit, &mut copy.only_cell(), charging, true, at);
             let then = limit.step().judge(&mut copy.only_cell(), at, 1).reset_after_us;
             all = all.max(until_last + then);
         }
@@ -228,7 +228,7 @@ impl Walk<'_> {
         let Self { limit, wanted, now, ends, held, .. } = self;
         let mut kept = self.kept;
         let mut copy: Option<VecStates> = None;
-        let mut at = *now;
+        let (mut at, mut seen) = (*now, 0);
         let after = |at: Time| at.as_micros() - now.as_micros();
         for hold in *ends {
             let admitted = self.admitted_after_us(states, place, copy.as_mut(), at, kept);
@@ -243,20 +243,20 @@ impl Walk<'_> {
             if charging > 0 {
                 let copy =
                     copy.get_or_insert_with(|| VecStates::copy_of_cell(&mut states.cell(place)));
-                charge_one(limit, &mut copy.only_cell(), charging, true, at);
+                take(limit, &mut copy.only_cell(), charging, true, at);
             }
+            seen += charging;
         }
         // More holds may be open than are looked at, and may end with those: all of them have ended
         // by the last end.
-        let seen: u64 = ends.iter().map(OpenHold::charging).sum();
         if held.last_us >= at.as_micros() {
             at = Time::from_micros(held.last_us);
             kept = 0;
-            let rest = Amount::of_charge(held.sums.charging.saturating_sub(seen)).on(limit).taken;
+            let rest = charging_of(limit, &held.sums).saturating_sub(seen);
             if rest > 0 {
                 let copy =
                     copy.get_or_insert_with(|| VecStates::copy_of_cell(&mut states.cell(place)));
-                charge_one(limit, &mut copy.only_cell(), rest, true, at);
+                take(limit, &mut copy.only_cell(), rest, true, at);
             }
         }
         debug_assert!(*wanted <= limit.capacity(), "a cost above the capacity never waits");

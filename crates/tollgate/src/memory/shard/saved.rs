@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::{KEY_BITS, Key, LONG, Shard, Shared, State};
 use crate::ask::MAX_PARTS;
+use crate::cost::{Cost, MAX_COST_UNITS};
 use crate::engine::{
     self, HoldSums, HoldTable, Holds as _, MAX_HOLDS, MAX_MARKS, Mark, NamedHold, OpenHold,
 };
 use crate::hold::{HoldId, HoldKind};
-use crate::limit::{LimitSet, MAX_COST};
+use crate::limit::{LimitSet, MAX_COST, Unit};
 use crate::memory::marks::{Reset, Spent};
 use crate::memory::slabs;
 use crate::memory::snapshot::{ChunkReader, ChunkWriter, SnapshotError, tag};
@@ -87,9 +88,10 @@ impl Kept {
         }
         for _ in 0..open {
             let at = from.at();
-            let (end_us, id, cost) = (from.u64()?, read_id(from)?, from.u64()?);
+            let (end_us, id, cost) = (from.u64()?, read_id(from)?, read_cost(part, from)?);
             let id = id.filter(|id| end_us <= MAX_EXACT && table.find(*id).is_none());
-            let id = id.filter(|_| (1..=MAX_COST).contains(&cost)).ok_or_else(|| damaged(at))?;
+            let cost = cost.filter(|cost| (1..=MAX_COST).contains(&cost.amount));
+            let (id, cost) = id.zip(cost).ok_or_else(|| damaged(at))?;
             table.place(OpenHold { end_us, id, cost });
             if let Some(name) = id.name() {
                 let (ttl_us, fence, answers) = (from.u64()?, from.u64()?, from.u64()?);
@@ -107,20 +109,21 @@ impl Kept {
         }
         for _ in 0..settled {
             let at = from.at();
-            let (until_us, id, actual) = (from.u64()?, read_id(from)?, from.u64()?);
-            let id = id.filter(|_| until_us <= MAX_EXACT).ok_or_else(|| damaged(at))?;
+            let (until_us, id, actual) = (from.u64()?, read_id(from)?, read_cost(part, from)?);
+            let id = id.filter(|_| until_us <= MAX_EXACT);
+            let (id, actual) = id.zip(actual).ok_or_else(|| damaged(at))?;
             match id.name() {
                 Some(name) => {
-                    let is_early = actual == EARLY;
-                    let actual = if is_early { 0 } else { actual };
+                    let is_early = actual.amount == EARLY;
+                    let actual = if is_early { 0.into() } else { actual };
                     table.mark(name, Mark { until_us, actual, is_early }, 0);
                 }
-                None => table.remember(id, actual, until_us),
+                None => table.remember(id, &actual, until_us),
             }
             check(at)?;
         }
         table.set_sums(HoldSums { fence, seen_us, ..table.sums() });
-        if part == tag::RENEWED {
+        if part != tag::HELD {
             for _ in 0..from.u64()? {
                 let at = from.at();
                 let (id, span_us) = (read_id(from)?, from.u64()?);
@@ -150,7 +153,73 @@ fn read_id<R: Read>(from: &mut ChunkReader<R>) -> Result<Option<HoldId>, Snapsho
     Ok(HoldId::from_bytes(bytes))
 }
 
-fn write_holds<W: Write>(table: &HoldTable, out: &mut ChunkWriter<W>) -> Result<(), SnapshotError> {
+/// The part that holds are written as.
+fn part_of(table: &HoldTable) -> u8 {
+    let is_plain = |cost: &Cost| cost.amounts().plain().is_some();
+    if !table.open().all(|hold| is_plain(&hold.cost))
+        || !table.remembered().all(|(.., actual)| is_plain(actual))
+        || !table.marks().all(|(_, mark)| is_plain(&mark.actual))
+    {
+        return tag::UNITS;
+    }
+    if table.renewed_len() == 0 { tag::HELD } else { tag::RENEWED }
+}
+
+/// Reads a cost; `None` for one that cannot be. Only the part of several units names them: how many
+/// there are, the first one, and the others, each with its amount.
+fn read_cost<R: Read>(part: u8, from: &mut ChunkReader<R>) -> Result<Option<Cost>, SnapshotError> {
+    let amount = from.u64()?;
+    let count = if part == tag::UNITS { read_byte(from)? } else { 0 };
+    if count == 0 {
+        return Ok(Some(amount.into()));
+    }
+    let mut all: Vec<(Unit, u64)> = Vec::new();
+    for place in 0..count {
+        let mut name = vec![0; read_byte(from)?.into()];
+        from.fill(&mut name)?;
+        let unit = core::str::from_utf8(&name).ok().and_then(|name| name.parse().ok());
+        let amount = if place == 0 { amount } else { from.u64()? };
+        let Some(unit) = unit.filter(|_| amount <= MAX_EXACT) else { return Ok(None) };
+        all.push((unit, amount));
+    }
+    Ok(Some(Cost::of(&all)).filter(|_| all.len() <= MAX_COST_UNITS))
+}
+
+fn read_byte<R: Read>(from: &mut ChunkReader<R>) -> Result<u8, SnapshotError> {
+    let mut byte = [0];
+    from.fill(&mut byte)?;
+    Ok(byte[0])
+}
+
+fn write_cost<W: Write>(
+    part: u8,
+    cost: &Cost,
+    out: &mut ChunkWriter<W>,
+) -> Result<(), SnapshotError> {
+    let amounts = cost.amounts();
+    out.put(&amounts.first().to_le_bytes())?;
+    if part != tag::UNITS {
+        return Ok(());
+    }
+    let all = || amounts.iter().filter(|_| amounts.plain().is_none());
+    // A cost has at most 8 units, and a name at most 32 bytes.
+    let byte = |count: usize| [u8::try_from(count).unwrap_or(u8::MAX)];
+    out.put(&byte(all().count()))?;
+    for (place, (unit, amount)) in all().enumerate() {
+        out.put(&byte(unit.name().len()))?;
+        out.put(unit.name().as_bytes())?;
+        if place > 0 {
+            out.put(&amount.to_le_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn write_holds<W: Write>(
+    part: u8,
+    table: &HoldTable,
+    out: &mut ChunkWriter<W>,
+) -> Result<(), SnapshotError> {
     let HoldSums { fence, seen_us, count, .. } = table.sums();
     for number in [fence, seen_us, count] {
         out.put(&number.to_le_bytes())?;
@@ -158,7 +227,7 @@ fn write_holds<W: Write>(table: &HoldTable, out: &mut ChunkWriter<W>) -> Result<
     for OpenHold { end_us, id, cost } in table.open() {
         out.put(&end_us.to_le_bytes())?;
         out.put(id.as_bytes())?;
-        out.put(&cost.to_le_bytes())?;
+        write_cost(part, &cost, out)?;
         if let Some(NamedHold { ttl_us, fence, answers, .. }) =
             id.name().and_then(|name| table.named(name))
         {
@@ -173,16 +242,16 @@ fn write_holds<W: Write>(table: &HoldTable, out: &mut ChunkWriter<W>) -> Result<
     for (name, Mark { until_us, actual, is_early }) in table.marks() {
         out.put(&until_us.to_le_bytes())?;
         out.put(HoldId::named(HoldKind::Reserve, name).as_bytes())?;
-        out.put(&(if is_early { EARLY } else { actual }).to_le_bytes())?;
+        let early = Cost::from(EARLY);
+        write_cost(part, if *is_early { &early } else { actual }, out)?;
     }
     for (until_us, id, actual) in table.remembered() {
         out.put(&until_us.to_le_bytes())?;
         out.put(id.as_bytes())?;
-        out.put(&actual.to_le_bytes())?;
+        write_cost(part, actual, out)?;
     }
-    let renewed = table.renewed_len();
-    if renewed > 0 {
-        out.put(&(renewed as u64).to_le_bytes())?;
+    if part != tag::HELD {
+        out.put(&(table.renewed_len() as u64).to_le_bytes())?;
         for (id, span_us) in table.renewed_holds() {
             out.put(id.as_bytes())?;
             out.put(&span_us.to_le_bytes())?;
@@ -330,11 +399,8 @@ impl Shard {
             let large = || self.rest.large.get(slot.index()).and_then(Option::as_ref);
             let large = slot.is_large().then(large).flatten();
             let holds = large.and_then(|large| large.holds.as_ref()).map(|holds| &holds.table);
-            line.push(match holds {
-                None => tag::ENTRY,
-                Some(table) if table.renewed_len() == 0 => tag::HELD,
-                Some(_) => tag::RENEWED,
-            });
+            let part = holds.map_or(tag::ENTRY, part_of);
+            line.push(part);
             line.extend_from_slice(sets.get(&slot.set()).unwrap_or(&[u8::MAX; 4]));
             // Cannot overflow: a subject has at most 64 KiB.
             let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
@@ -349,7 +415,7 @@ impl Shard {
                     write_logs(large, out)?;
                 }
                 if let Some(table) = holds {
-                    write_holds(table, out)?;
+                    write_holds(part, table, out)?;
                 }
             } else {
                 for word in slot.pair() {

@@ -231,7 +231,7 @@ impl Restoring {
             tag::SPENT_PART => self.spent(from, false),
             tag::RESET => self.reset(from),
             tag::SHARED => self.shared(from),
-            tag::ENTRY | tag::HELD | tag::RENEWED => self.entry(part, from),
+            tag::ENTRY | tag::HELD | tag::RENEWED | tag::UNITS => self.entry(part, from),
             _ => Err(SnapshotError::damaged(from.at() - 1, "an unknown part")),
         }
     }

@@ -22,6 +22,8 @@ pub(in crate::memory) const ENTRY: u8 = b'E';
 pub(in crate::memory) const HELD: u8 = b'H';
 /// The same, where an open hold was renewed, and since when each of those is open.
 pub(in crate::memory) const RENEWED: u8 = b'W';
+/// As that, where a hold or a settled one has a cost of several units.
+pub(in crate::memory) const UNITS: u8 = b'U';
 /// The version of the notices.
 pub(in crate::memory) const NOTICES: u8 = b'V';
 /// A notice.

@@ -342,7 +342,11 @@ impl<M: StoreMaker> Run<'_, M> {
         if let Some(hold) = hold {
             let end_us = self.oracle.seen_us() + ttl_us;
             same("end", hold.end.as_micros(), end_us)?;
-            same("terms", (hold.kind(), hold.cost, hold.counts.len()), (kind, cost, 1))?;
+            same(
+                "terms",
+                (hold.kind(), hold.cost.plain(), hold.counts.len()),
+                (kind, Some(cost), 1),
+            )?;
             let rises = is_alone || hold.fence > self.fence;
             same("fence", (hold.fence >= now_us, rises), (true, true))?;
             self.fence = hold.fence;
@@ -392,14 +396,18 @@ impl<M: StoreMaker> Run<'_, M> {
         };
         if let Some(expected) = expected {
             let done = answer.ok_or(("openness", "not open".to_owned()))?;
-            same("early", (done.already, done.is_early, done.actual), (false, false, actual))?;
+            same(
+                "early",
+                (done.already, done.is_early, done.actual),
+                (false, false, actual.into()),
+            )?;
             return self.charged(&done.charged, &expected);
         }
         let seen = answer.map(|it| (it.already, it.is_early, it.actual, it.charged.len()));
         if seen.is_none() && *may_be_forgotten {
             return Ok(());
         }
-        let again = self.oracle.was_settled(*name).map(|actual| (true, false, actual, 0));
+        let again = self.oracle.was_settled(*name).map(|actual| (true, false, actual.into(), 0));
         same("openness", seen, again)
     }
 
