@@ -106,9 +106,11 @@ fn say_charged<'a>(
     out: &mut Output,
 ) -> Result<()> {
     for ChargedLimit { subject, limit, charged, .. } in charged {
-        let units = match cost.plain() {
-            Some(units) => show::count(units, "unit"),
-            None => format!("{} {}", cost.amounts().of(limit.unit()), limit.unit()),
+        let units = match (cost.plain(), cost.amounts().of(limit.unit())) {
+            (Some(units), _) => show::count(units, "unit"),
+            // Nothing was charged to it.
+            (None, 0) => continue,
+            (None, amount) => format!("{amount} {}", limit.unit()),
         };
         let cut = match (charged.cut, cost.plain()) {
             (0, _) => String::new(),

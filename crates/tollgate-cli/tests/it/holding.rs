@@ -54,6 +54,34 @@ fn an_estimate_is_reserved_and_committed_once() {
 }
 
 #[test]
+fn estimates_of_several_units_are_committed_by_unit() {
+    let place = Place::new();
+    let bob = ["bob", "--limit", "60/h via gcra, 100000/h of tokens via gcra"];
+    let ask = |first: &[&str], more: &[&str]| place.run(&[first, &bob, more].concat());
+    let estimate = ["--cost", "requests=1,tokens=4000", "--ttl", "60s", "--charge-at-end"];
+    let (code, hold, err) = ask(&["reserve"], &estimate);
+    assert_eq!(code, 0, "{err}");
+    let hold = hold.trim();
+    let (code, _, err) = place.run(&["commit", hold, "token=5"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("no limit counts `token`") && err.contains("tokens"), "{err}");
+    let (code, out, _) = place.run(&["commit", hold, "tokens=1312"]);
+    assert_eq!(code, 0);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("charged 1 requests to bob: 59 left (60/h "), "{out}");
+    assert!(lines[1].starts_with("charged 1312 tokens to bob: 98688 left (100000/h of "), "{out}");
+    let json = place.json(&["commit", hold, "tokens=7", "--json"]);
+    let charged = json!({ "requests": 1, "tokens": 1312 });
+    assert_eq!(json, json!({ "already": true, "actual": charged, "limits": [] }));
+    let (code, out, _) = ask(&["charge"], &["--cost", "tokens=688"]);
+    assert_eq!((code, out.lines().count()), (0, 1));
+    assert!(out.starts_with("charged 688 tokens to bob: 98000 left "), "{out}");
+    let (code, out, _) = ask(&["check"], &["--cost", "requests=1,tokens=98001"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("of tokens"), "{out}");
+}
+
+#[test]
 fn what_nobody_reserved_is_charged_without_a_check() {
     let place = Place::new();
     let bob = ["bob", "--limit", "1000/h debt 200 via gcra", "--cost"];
