@@ -3,8 +3,9 @@
 use core::fmt;
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::time::SystemTime;
 
-use tollgate::{ParseError, Subject, SubjectPrefix};
+use tollgate::{ParseError, Subject, SubjectPrefix, Time};
 
 /// The longest name of a header or a field, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -31,6 +32,12 @@ pub enum Field {
     Header(Box<str>),
     /// Anything else, by name: a field of a JSON body, an entry of an Envoy descriptor.
     Custom(Box<str>),
+    /// The time of day by the clock of the process; only for conditions.
+    Time,
+    /// The day of the week by the clock of the process; only for conditions.
+    Day,
+    /// The tier of the request's key in the policy's file of tiers; only for overrides.
+    Tier,
 }
 
 /// The fields of a request, provided by a front.
@@ -66,6 +73,13 @@ pub trait Fields {
     fn address(&self) -> Option<IpAddr> {
         None
     }
+
+    /// The time by which conditions on `time` and `day` hold: that of the process's wall clock,
+    /// unless the front knows better, as for a request of a log.
+    fn now(&self) -> Time {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Time::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    }
 }
 
 impl<F: Fields + ?Sized> Fields for &F {
@@ -75,6 +89,10 @@ impl<F: Fields + ?Sized> Fields for &F {
 
     fn address(&self) -> Option<IpAddr> {
         (**self).address()
+    }
+
+    fn now(&self) -> Time {
+        (**self).now()
     }
 }
 
@@ -109,7 +127,41 @@ const PLAIN: [(&str, Field); 7] = [
     ("api_key", Field::ApiKey),
 ];
 
+/// The names that are fields in conditions alone.
+const CONDITIONS: [(&str, Field); 3] =
+    [("time", Field::Time), ("day", Field::Day), ("tier", Field::Tier)];
+
 impl Field {
+    /// Parses the name of a condition: a field, `time`, `day` or `tier`.
+    ///
+    /// # Errors
+    /// As [`Field::parse`].
+    pub(crate) fn parse_condition(text: &str) -> Result<Self, ParseError> {
+        let of_condition = |text: &str| CONDITIONS.iter().find(|(name, _)| *name == text);
+        if let Some((_, field)) = of_condition(text) {
+            return Ok(field.clone());
+        }
+        Self::parse(text).map_err(|error| {
+            let words = Self::words().chain(CONDITIONS.iter().map(|(name, _)| *name));
+            match closest(text, words).and_then(of_condition) {
+                Some((near, _)) => {
+                    ParseError::whole(text, error.what(), format!("did you mean `{near}`?"))
+                }
+                None => error,
+            }
+        })
+    }
+
+    /// True for a condition by the clock.
+    pub(crate) fn is_clock(&self) -> bool {
+        matches!(self, Self::Time | Self::Day)
+    }
+
+    /// True for the fields that a front provides.
+    pub(crate) fn is_of_request(&self) -> bool {
+        !matches!(self, Self::Time | Self::Day | Self::Tier)
+    }
+
     /// Parses a field as in a policy file: `ip`, `header.x-tier`, `field.plan`.
     ///
     /// # Errors
@@ -201,7 +253,8 @@ impl fmt::Display for Field {
             Self::Header(name) => write!(f, "header.{name}"),
             Self::Custom(name) => write!(f, "field.{name}"),
             plain => {
-                let word = PLAIN.iter().find(|(_, field)| field == plain);
+                let mut words = PLAIN.iter().chain(&CONDITIONS);
+                let word = words.find(|(_, field)| field == plain);
                 f.write_str(word.map_or("", |(word, _)| word))
             }
         }
@@ -228,7 +281,7 @@ pub(crate) fn closest<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) 
     words
         .into_iter()
         .filter(alike)
-        .map(|known| (strsim::damerau_levenshtein(&lowered, known), known))
+        .map(|known| (strsim::damerau_levenshtein(&lowered, &known.to_lowercase()), known))
         .min()
         .filter(|(distance, known)| *distance <= most(known))
         .map(|(_, known)| known)

@@ -44,7 +44,7 @@ fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, Str
                 .then(|| "each key whole, or `*` for any".to_owned());
             ("API key", why, right)
         }
-        Field::Header(_) | Field::Custom(_) | Field::Route | Field::User => return None,
+        _ => return None,
     };
     let right = right?;
     Some((format!("no {what} is ever like `{written}`"), format!("{why}: write {right}")))

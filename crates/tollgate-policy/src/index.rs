@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::field::{Field, Fields, value};
-use crate::list::NetworkList;
+use crate::list::ValueList;
 use crate::network::{NetworkMap, client_address, parse_client};
 use crate::pattern::{Condition, Pattern, SHORT, normal};
 
@@ -43,8 +43,8 @@ struct Filed {
     /// Hosts are filed reversed, from their ends.
     ends: Prefixes,
     networks: NetworkMap<Vec<u32>>,
-    /// Lists of networks, each with its own tree: when a file changes, only one of them does.
-    listed: Vec<(NetworkList, Vec<u32>)>,
+    /// Lists in files, each with its own look-up: when a file changes, only one of them does.
+    listed: Vec<(ValueList, Vec<u32>)>,
     any: Vec<u32>,
 }
 
@@ -131,7 +131,7 @@ impl Index {
 
 impl Rest {
     fn new(condition: Condition) -> Self {
-        if condition.any_of.len() <= SHORT {
+        if condition.any_of.len() <= SHORT || condition.field.is_clock() {
             return Self::Few(condition);
         }
         let mut filed = Filed::new(condition.field);
@@ -179,6 +179,8 @@ impl Filed {
                 Some((_, lists)) => push(lists, number),
                 None => self.listed.push((list.clone(), vec![number])),
             },
+            // A list is never filed under a time, which no value leads to.
+            Pattern::Recurring(_) => {}
             Pattern::Any => push(&mut self.any, number),
         }
     }
@@ -210,7 +212,11 @@ impl Filed {
         {
             found.extend_from_slice(lists);
         }
-        if !(self.networks.is_empty() && self.listed.is_empty())
+        if self.field != Field::Ip {
+            for (_, lists) in self.listed.iter().filter(|(list, _)| list.holds(&value)) {
+                found.extend_from_slice(lists);
+            }
+        } else if !(self.networks.is_empty() && self.listed.is_empty())
             && let Some(told) = address.map(IpNet::from).or_else(|| parse_client(&value))
         {
             self.networks.around(told, |lists| found.extend_from_slice(lists));
@@ -235,7 +241,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
             Pattern::Exact(_) | Pattern::Hashed(_) => 0,
             Pattern::Prefix(_) | Pattern::Below(_) => 1,
             Pattern::Network(_) | Pattern::Listed(_) => 1,
-            Pattern::Any => 2,
+            Pattern::Any | Pattern::Recurring(_) => 2,
         };
         let worst = condition.any_of.iter().map(|pattern| {
             (shared.get(&(&condition.field, pattern)).copied().unwrap_or(0), weak(pattern))
@@ -247,7 +253,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
     lists
         .iter()
         .map(|list| {
-            let each = list.iter().enumerate();
+            let each = list.iter().enumerate().filter(|(_, it)| !it.field.is_clock());
             each.min_by_key(|(_, condition)| rank(condition)).map(|(at, _)| at)
         })
         .collect()
@@ -340,7 +346,7 @@ mod tests {
                 if listed && field == Field::Ip && conditions.iter().all(|c| c.field != field) {
                     let is_net = |text: &&String| crate::network::parse_network(text).is_ok();
                     let nets: Vec<&str> = texts.iter().filter(is_net).map(|it| &**it).collect();
-                    let list = NetworkList::parse("list", &nets.join("\n")).unwrap();
+                    let list = ValueList::parse(&Field::Ip, "list", &nets.join("\n")).unwrap();
                     conditions.push(Condition::new(field, vec![Pattern::Listed(list)]));
                     continue;
                 }

@@ -54,11 +54,14 @@ pub mod tree {
 struct Readme;
 
 mod check;
+mod clock;
 mod cost;
 mod field;
 mod form;
 mod gate;
 mod index;
+mod key_table;
+mod lines;
 mod list;
 mod load;
 mod model;
@@ -77,9 +80,11 @@ mod ruling;
 mod schema;
 mod source;
 mod spans;
+mod tiers;
 #[cfg(feature = "watch")]
 mod watch;
 
+pub use clock::Recurrence;
 pub use cost::{Commit, Cost, Estimate, Reserve};
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
@@ -87,7 +92,7 @@ pub use gate::{
     GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread, Revision, Shadow,
     Standing, SubjectCounts, Terms,
 };
-pub use list::{MAX_LIST_BYTES, NetworkList};
+pub use list::{MAX_LIST_BYTES, ValueList};
 pub use model::{
     Absent, Combine, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Override,
     Policy, Rule, Shard,
@@ -104,5 +109,6 @@ pub use ruling::{Effect, MAX_REASON_BYTES, Ruling};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use source::{Format, MAX_FILE_BYTES};
+pub use tiers::Tiers;
 #[cfg(feature = "watch")]
 pub use watch::{DEFAULT_DEBOUNCE, DEFAULT_POLL, Reload, Watch, Watcher};

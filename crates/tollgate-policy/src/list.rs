@@ -1,4 +1,4 @@
-//! Lists of networks, one per line, in separate files beside the policies.
+//! Lists of networks or of other values, one per line, in separate files beside the policies.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -7,69 +7,49 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::network::{NetworkMap, parse_client, parse_network};
+use crate::key_table::KeyTable;
+use crate::network::{NetworkMap, parse_client};
 
 /// The largest list, in bytes: 64 MiB.
 pub const MAX_LIST_BYTES: usize = 64 << 20;
 
-/// The most invalid lines that are reported.
-const MAX_REPORTED: usize = 5;
-
-/// The networks of a file. A value matches when all of it is inside one of them.
+/// The values of a file: networks for `ip`, of which one must contain all of an address, and whole
+/// values for other fields.
 ///
-/// Clones are cheap. An address is found by a prefix tree, however many networks there are.
+/// Clones are cheap. A prefix tree finds networks and a hash other values, however many there are.
 #[derive(Clone)]
-pub struct NetworkList(Arc<Listed>);
+pub struct ValueList(Arc<Listed>);
 
 struct Listed {
     file: Box<str>,
-    networks: Vec<IpNet>,
-    tree: NetworkMap<()>,
+    members: Members,
 }
 
-impl NetworkList {
-    /// Parses a network or an address from each line. Text after `#` or `;` is a comment, and empty
-    /// lines are ignored. `file` is the name of the list.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate_policy::NetworkList;
-    /// let list = NetworkList::parse("drop.txt", "# bad\n203.0.113.0/24 ; SBL1\n192.0.2.7\n")?;
-    /// assert_eq!(list.len(), 2);
-    /// let error = NetworkList::parse("drop.txt", "203.0.113.0/24\n10.0.0.1/8\n").unwrap_err();
-    /// assert!(error.starts_with("drop.txt, line 2: `10.0.0.1/8` has bits beyond its prefix"));
-    /// # Ok::<(), String>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The first invalid lines, with their numbers and the corrections.
-    pub fn parse(file: &str, text: &str) -> Result<Self, String> {
-        let (mut networks, mut bad, mut more) = (Vec::new(), Vec::new(), 0);
-        for (number, line) in (1..).zip(text.lines()) {
-            let said = line.split(['#', ';']).next().unwrap_or_default().trim();
-            if said.is_empty() {
-                continue;
-            }
-            match parse_network(said) {
-                Ok(network) => networks.push(network),
-                Err(error) if bad.len() < MAX_REPORTED => {
-                    let (what, remedy) = (error.what(), error.remedy());
-                    bad.push(format!("{file}, line {number}: {what}: {remedy}"));
-                }
-                Err(_) => more += 1,
-            }
-        }
-        if more > 0 {
-            bad.push(format!("and {more} more lines"));
-        }
-        if !bad.is_empty() {
-            return Err(bad.join("; "));
-        }
+enum Members {
+    Networks {
+        networks: Vec<IpNet>,
+        tree: Box<NetworkMap<()>>,
+    },
+    Values {
+        values: KeyTable,
+        /// The hash of the file.
+        hash: u64,
+    },
+}
+
+impl ValueList {
+    /// The networks of a file.
+    pub(crate) fn of_networks(file: &str, mut networks: Vec<IpNet>) -> Self {
         networks.sort_unstable();
         networks.dedup();
-        let mut tree = NetworkMap::default();
+        let mut tree: Box<NetworkMap<()>> = Box::default();
         networks.iter().for_each(|network| *tree.entry(*network) = ());
-        Ok(Self(Arc::new(Listed { file: file.into(), networks, tree })))
+        Self(Arc::new(Listed { file: file.into(), members: Members::Networks { networks, tree } }))
+    }
+
+    /// The values of a file, with the hash of its text.
+    pub(crate) fn of_values(file: &str, values: KeyTable, hash: u64) -> Self {
+        Self(Arc::new(Listed { file: file.into(), members: Members::Values { values, hash } }))
     }
 
     /// The name of the list: its path as written in the policy file.
@@ -78,114 +58,107 @@ impl NetworkList {
         &self.0.file
     }
 
-    /// The number of networks.
+    /// The number of networks or values.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.networks.len()
+        match &self.0.members {
+            Members::Networks { networks, .. } => networks.len(),
+            Members::Values { values, .. } => values.len(),
+        }
     }
 
     /// True when the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.networks.is_empty()
+        self.len() == 0
     }
 
-    /// True when an address, or a network that counts as one client, is inside one of the networks.
+    /// True for a value in the list; for networks when an address, or a network that counts as one
+    /// client, is inside one of them.
     #[inline]
     #[must_use]
     pub fn holds(&self, value: &str) -> bool {
-        parse_client(value).is_some_and(|told| self.covers(told))
+        match &self.0.members {
+            Members::Networks { .. } => parse_client(value).is_some_and(|told| self.covers(told)),
+            Members::Values { values, .. } => values.get(value).is_some(),
+        }
+    }
+
+    /// True for a list of networks.
+    pub(crate) fn is_of_networks(&self) -> bool {
+        matches!(self.0.members, Members::Networks { .. })
     }
 
     /// True when all of a network is inside one of the networks.
     #[inline]
     pub(crate) fn covers(&self, network: IpNet) -> bool {
         let mut is_in = false;
-        self.0.tree.around(network, |()| is_in = true);
+        if let Members::Networks { tree, .. } = &self.0.members {
+            tree.around(network, |()| is_in = true);
+        }
         is_in
     }
 
-    /// Appends the name and the networks, for a hash.
+    /// Appends the name and the content, for a hash.
     pub(crate) fn write(&self, content: &mut Vec<u8>) {
         content.extend_from_slice(self.0.file.as_bytes());
-        for network in &self.0.networks {
+        let (networks, hash) = self.content();
+        for network in networks {
             content.push(0);
             content.extend_from_slice(network.to_string().as_bytes());
         }
+        content.extend(hash.map(u64::to_le_bytes).iter().flatten());
     }
 
-    fn key(&self) -> (&str, &[IpNet]) {
-        (&self.0.file, &self.0.networks)
+    fn content(&self) -> (&[IpNet], Option<u64>) {
+        match &self.0.members {
+            Members::Networks { networks, .. } => (networks, None),
+            Members::Values { hash, .. } => (&[], Some(*hash)),
+        }
+    }
+
+    fn key(&self) -> (&str, (&[IpNet], Option<u64>)) {
+        (&self.0.file, self.content())
     }
 }
 
-impl PartialEq for NetworkList {
+impl PartialEq for ValueList {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.key() == other.key()
     }
 }
 
-impl Eq for NetworkList {}
+impl Eq for ValueList {}
 
-impl PartialOrd for NetworkList {
+impl PartialOrd for ValueList {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for NetworkList {
+impl Ord for ValueList {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl Hash for NetworkList {
+impl Hash for ValueList {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // Lists with equal names are rare, and are then compared.
         self.0.file.hash(state);
     }
 }
 
-impl fmt::Debug for NetworkList {
+impl fmt::Debug for ValueList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NetworkList({self})")
+        write!(f, "ValueList({self})")
     }
 }
 
-impl fmt::Display for NetworkList {
+impl fmt::Display for ValueList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_of_networks() { "network" } else { "value" };
         let plural = if self.len() == 1 { "" } else { "s" };
-        write!(f, "{} ({} network{plural})", self.0.file, self.len())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_is_read_line_by_line_and_tells_the_bad_ones_by_number() {
-        let text = "\u{20}# none\r\n10.0.0.0/8 # own\r\n\r\n  2001:db8::/32;x\n::ffff:192.0.2.7\n";
-        let list = NetworkList::parse("l", text).unwrap();
-        assert_eq!((list.len(), list.file()), (3, "l"));
-        for (value, is_in) in [
-            ("10.255.0.1", true),
-            ("::ffff:10.0.0.1", true),
-            ("11.0.0.1", false),
-            ("192.0.2.7", true),
-            ("2001:db8:1::/64", true),
-            ("2001::/16", false),
-            ("here", false),
-        ] {
-            assert_eq!(list.holds(value), is_in, "{value}");
-        }
-        let bad = format!("10.0.0.0/8\n{}", "nobody\n".repeat(9));
-        let error = NetworkList::parse("l", &bad).unwrap_err();
-        assert!(
-            error.starts_with("l, line 2: `nobody` is not an address or a network: write it as")
-        );
-        assert!(error.contains("l, line 6: ") && error.ends_with("; and 4 more lines"), "{error}");
-        assert!(NetworkList::parse("l", "").unwrap().is_empty());
-        assert!(NetworkList::parse("l", "10.0.0.0/8 10.1.0.0/16").is_err());
+        write!(f, "{} ({} {what}{plural})", self.0.file, self.len())
     }
 }

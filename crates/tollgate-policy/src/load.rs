@@ -1,19 +1,20 @@
 //! Loads a policy file and the lists that it refers to.
 
-use core::hash::BuildHasher as _;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use crate::list::{MAX_LIST_BYTES, NetworkList};
+use crate::lines::hash_of;
+use crate::list::MAX_LIST_BYTES;
 use crate::policies::Policies;
 use crate::problem::{Problem, Problems, Span};
 use crate::read::keys::Unlisted;
 use crate::source::{Format, MAX_FILE_BYTES};
 
 impl Policies {
-    /// Loads a policy file; its extension selects TOML or YAML. Relative paths of network lists are
-    /// resolved against the folder of the policy file.
+    /// Loads a policy file; its extension selects TOML or YAML. Relative paths of lists and tiers
+    /// are resolved against the folder of the policy file.
     ///
     /// Each warning about its content is logged with the crate `tracing`, and is also in
     /// [`Policies::warnings`].
@@ -41,43 +42,38 @@ pub(crate) type Lists = BTreeMap<PathBuf, Option<u64>>;
 /// Parses the text of the policy file at this path, with the lists that it refers to. The lists are
 /// added to `lists` even if there are problems.
 pub(crate) fn parse(path: &Path, text: &str, lists: &mut Lists) -> Result<Policies, Problems> {
-    let mut known: HashMap<String, Result<NetworkList, Unlisted>> = HashMap::new();
-    let mut list = |named: &str| {
-        let list = known.entry(named.to_owned()).or_insert_with(|| {
+    let mut known: HashMap<String, Result<Rc<String>, Unlisted>> = HashMap::new();
+    let mut files = |named: &str| {
+        let text = known.entry(named.to_owned()).or_insert_with(|| {
             let at = path.parent().unwrap_or(Path::new("")).join(named);
             let read = read_list(&at);
             lists.insert(at, read.as_ref().ok().map(|text| hash_of(text)));
-            let of_file = "give the path of a file of networks, from the folder of this one";
-            let text = read.map_err(|why| (format!("{named}: {why}"), of_file));
-            let of_line = "correct the list: a network or an address in each line, and comments after \
-                           a `#`";
-            let list = text
-                .and_then(|text| NetworkList::parse(named, &text).map_err(|what| (what, of_line)));
-            list.map_err(|(what, remedy)| Unlisted { what, remedy })
+            let remedy = "give the path of a file, from the folder of this one";
+            let unread = |why| Unlisted { what: format!("{named}: {why}"), remedy };
+            read.map(Rc::new).map_err(unread)
         });
-        list.clone()
+        text.clone()
     };
     let format = format_of(path)?;
-    Policies::parse_with(&path.display().to_string(), text, format, &mut list)
+    Policies::parse_with(&path.display().to_string(), text, format, &mut files)
 }
 
 pub(crate) fn read_list(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+    let found = std::fs::metadata(path).map_err(unreadable)?;
+    if !found.is_file() {
         return Err("this is not a plain file".to_owned());
     }
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let most = u64::try_from(MAX_LIST_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
+    // One byte more than there is shows the end without growing.
+    let room = usize::try_from(found.len().min(most) + 1).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(room);
     file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > MAX_LIST_BYTES {
         return Err(format!("the file has over {MAX_LIST_BYTES} bytes"));
     }
     String::from_utf8(bytes).map_err(|_| "this is not UTF-8".to_owned())
-}
-
-pub(crate) fn hash_of(text: &str) -> u64 {
-    foldhash::fast::FixedState::default().hash_one(text)
 }
 
 /// A problem with the file as a whole.

@@ -10,6 +10,7 @@ use crate::cost::Cost;
 use crate::field::{Field, advice};
 use crate::on_failure::OnFailure;
 use crate::pattern::{Condition, Pattern};
+use crate::tiers::Tiers;
 
 /// The default deadline of a store call: 500 ms.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(500);
@@ -62,8 +63,12 @@ pub struct Policy {
     pub name: String,
     /// The conditions: all must hold. Without conditions, the policy applies to every request.
     pub when: Vec<Condition>,
-    /// The subjects and their limits.
+    /// The subjects and their limits; none if it is [unlimited](Policy::unlimited).
     pub entries: Vec<Entry>,
+    /// True for a policy that matches and limits nothing.
+    pub unlimited: bool,
+    /// The tiers of keys, for the overrides with a condition on `tier`.
+    pub tiers: Option<Tiers>,
     /// The answer when the store does not answer in time.
     pub on_failure: OnFailure,
     /// The longest time to wait for the store, from [`MIN_DEADLINE`] to [`MAX_DEADLINE`]. `None`
@@ -86,12 +91,26 @@ impl Policy {
             name: name.into(),
             when: Vec::new(),
             entries: Vec::new(),
+            unlimited: false,
+            tiers: None,
             on_failure,
             deadline: None,
             cost: Cost::Fixed(1),
             shard: Shard::Unsaid,
             shadow: false,
         }
+    }
+
+    /// A policy that matches every request and limits nothing. The store is not asked.
+    #[must_use]
+    pub fn unlimited(name: impl Into<String>) -> Self {
+        Self { unlimited: true, ..Self::new(name, OnFailure::Allow) }
+    }
+
+    /// Sets the tiers of keys.
+    #[must_use]
+    pub fn tiers(self, tiers: Tiers) -> Self {
+        Self { tiers: Some(tiers), ..self }
     }
 
     /// Adds a condition: `field` must match one of these patterns, written as in a file.
@@ -103,7 +122,7 @@ impl Policy {
         field: &str,
         any_of: impl IntoIterator<Item = &'p str>,
     ) -> Result<Self, ParseError> {
-        let field = Field::parse(field)?;
+        let field = Field::parse_condition(field)?;
         let any_of: Result<_, _> =
             any_of.into_iter().map(|text| Pattern::parse(&field, text)).collect();
         self.when.push(Condition::new(field, any_of?));

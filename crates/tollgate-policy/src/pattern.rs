@@ -5,10 +5,11 @@ use std::borrow::Cow;
 
 use hashbrown::HashSet;
 use ipnet::IpNet;
-use tollgate::ParseError;
+use tollgate::{ParseError, Time};
 
+use crate::clock::{LocalMinute, Recurrence, local_text};
 use crate::field::{Field, Fields, value};
-use crate::list::NetworkList;
+use crate::list::ValueList;
 use crate::network::{client_address, parse_client, parse_network, parse_prefix};
 
 /// The longest pattern, in bytes.
@@ -51,8 +52,10 @@ pub enum Pattern {
     Below(Box<str>),
     /// An address in this network.
     Network(IpNet),
-    /// An address in one of the networks of a list.
-    Listed(NetworkList),
+    /// A value in a list, or an address in one of its networks.
+    Listed(ValueList),
+    /// A time of day, or days of the week.
+    Recurring(Recurrence),
     /// Any value that is not empty.
     Any,
 }
@@ -73,6 +76,9 @@ impl Pattern {
                 format!("this value has {} bytes", text.len()),
                 format!("at most {MAX_PATTERN_BYTES}: write a prefix, e.g. `abc*`"),
             ));
+        }
+        if field.is_clock() {
+            return Recurrence::parse(field, text).map(Self::Recurring);
         }
         if *field == Field::ApiKey
             && let Some(hash) = read_hash(text)?
@@ -131,6 +137,8 @@ impl Pattern {
             Self::Below(text) => value.len() > text.len() && value.ends_with(&**text),
             Self::Network(net) => parse_client(value).is_some_and(|told| net.contains(&told)),
             Self::Listed(list) => list.holds(value),
+            // By the clock, and not by a value.
+            Self::Recurring(_) => false,
             Self::Any => true,
         }
     }
@@ -156,6 +164,7 @@ impl Pattern {
             (Self::Hashed(mine), Self::Hashed(theirs)) => mine == theirs,
             (pattern, Self::Exact(text)) => pattern.holds(text),
             (Self::Prefix(mine), Self::Prefix(theirs)) => theirs.starts_with(&**mine),
+            (Self::Recurring(mine), Self::Recurring(theirs)) => mine.covers(theirs),
             (Self::Below(mine), Self::Below(theirs)) => theirs.ends_with(&**mine),
             (Self::Listed(mine), theirs) => {
                 matches!(theirs, Self::Listed(theirs) if theirs == mine)
@@ -176,6 +185,7 @@ impl Pattern {
             (Self::Hashed(_), _) | (_, Self::Hashed(_)) => false,
             (Self::Exact(text), pattern) | (pattern, Self::Exact(text)) => !pattern.holds(text),
             (Self::Prefix(a), Self::Prefix(b)) => !a.starts_with(&**b) && !b.starts_with(&**a),
+            (Self::Recurring(a), Self::Recurring(b)) => a.is_disjoint(b),
             (Self::Below(a), Self::Below(b)) => !a.ends_with(&**b) && !b.ends_with(&**a),
             (a, b) => {
                 let both = a.network().zip(b.network());
@@ -194,6 +204,7 @@ impl fmt::Display for Pattern {
             Self::Below(text) => write!(f, "*{text}"),
             Self::Network(net) => write!(f, "{net}"),
             Self::Listed(list) => write!(f, "{list}"),
+            Self::Recurring(when) => write!(f, "{when}"),
             Self::Any => f.write_str("*"),
         }
     }
@@ -251,6 +262,9 @@ impl Condition {
     /// True when the request has the field and it matches one of the patterns.
     #[inline]
     pub(crate) fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
+        if self.field.is_clock() {
+            return self.local(fields.now()).is_some_and(|minute| self.holds_at(minute));
+        }
         let Some(value) = value(fields, &self.field) else { return false };
         let value = normal(&self.field, value);
         if self.any_of.iter().any(|pattern| pattern.holds(&value)) {
@@ -261,6 +275,32 @@ impl Condition {
             let text = address.to_string();
             self.any_of.iter().any(|pattern| !pattern.is_text() && pattern.holds(&text))
         })
+    }
+
+    /// The minute of the week at this time, in the zone of this condition on a time or a day.
+    fn local(&self, now: Time) -> Option<LocalMinute> {
+        self.any_of.iter().find_map(|pattern| match pattern {
+            Pattern::Recurring(when) => Some(when.local(now)),
+            _ => None,
+        })
+    }
+
+    /// True when a condition on a time or a day holds at this minute of the week.
+    pub(crate) fn holds_at(&self, minute: LocalMinute) -> bool {
+        let holds = |pattern: &Pattern| match pattern {
+            Pattern::Recurring(when) => when.holds(minute),
+            _ => false,
+        };
+        self.any_of.iter().any(holds)
+    }
+
+    /// The value that a request has for this condition; for a time or a day the minute of the week
+    /// in its zone, such as `Sun 03:00`. `None` if it has none.
+    pub fn value_of(&self, fields: &dyn Fields) -> Option<String> {
+        match self.local(fields.now()) {
+            Some(minute) => Some(local_text(minute)),
+            None => value(fields, &self.field).map(Cow::into_owned),
+        }
     }
 
     /// True when this condition holds for every request for which `other` holds.

@@ -8,12 +8,13 @@ use smallvec::SmallVec;
 use tollgate::ParseError;
 
 use crate::check::check;
+use crate::clock::Moment;
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
 use crate::model::{Absent, Combine, Dimension, Policy};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::{Problem, Problems};
-use crate::read::keys::{Lists, Unlisted};
+use crate::read::keys::{Files, Unlisted};
 use crate::read::read;
 use crate::ready::{Ready, SingleCheck, ready, single_check};
 use crate::source::Format;
@@ -50,6 +51,8 @@ struct Inner {
     fields: BTreeSet<Field>,
     /// The fields in conditions of policies that are not in shadow.
     conditions: BTreeSet<Field>,
+    /// Whether some condition is on a time or a day.
+    has_times: bool,
 }
 
 /// The fields of the file as a whole.
@@ -84,25 +87,25 @@ impl Policies {
     /// # Errors
     /// As [`Policies::parse`].
     pub fn parse_named(file: &str, text: &str, format: Format) -> Result<Self, Problems> {
-        let mut lists = |list: &str| {
+        let mut files = |file: &str| {
             Err(Unlisted {
                 what: format!(
-                    "`{list}` must be beside a policy file, but this text was not read from a file"
+                    "`{file}` must be beside a policy file, but this text was not read from a file"
                 ),
-                remedy: "read the policies with `Policies::load`, or write the networks here",
+                remedy: "read the policies with `Policies::load`, or write the values here",
             })
         };
-        Self::parse_with(file, text, format, &mut lists)
+        Self::parse_with(file, text, format, &mut files)
     }
 
-    /// As [`Policies::parse_named`], with the lists that the text refers to.
+    /// As [`Policies::parse_named`], with the files that the text refers to.
     pub(crate) fn parse_with<'l>(
         file: &str,
         text: &'l str,
         format: Format,
-        lists: &'l mut Lists<'l>,
+        files: &'l mut Files<'l>,
     ) -> Result<Self, Problems> {
-        let read = read(text, format, lists);
+        let read = read(text, format, files);
         let (mut policies, mut places, mut problems) = (read.policies, read.places, read.problems);
         if !policies.is_empty() {
             problems.extend(check((read.combine, read.nodes), &mut policies, &mut places));
@@ -110,6 +113,9 @@ impl Policies {
         let problems = Problems::new(file, text, problems);
         let mut content = text.as_bytes().to_vec();
         conditions(&policies).for_each(|condition| add_lists(condition, &mut content));
+        policies.iter().filter_map(|policy| policy.tiers.as_ref()).for_each(|tiers| {
+            tiers.write(&mut content);
+        });
         Self::build((read.combine, read.nodes), policies, problems, &content)
     }
 
@@ -148,6 +154,7 @@ impl Policies {
 
     /// The policies in the forms that requests are answered by.
     fn assemble(head: Head, policies: Vec<Policy>) -> Result<Self, ParseError> {
+        let has_times = conditions(&policies).any(|condition| condition.field.is_clock());
         let sharded = head.combine == Combine::First || one_shard(&policies);
         let ready = policies.iter().map(|policy| ready(policy, sharded));
         let ready = ready.collect::<Result<Vec<Ready>, _>>()?;
@@ -159,6 +166,7 @@ impl Policies {
                 conditions.extend(policy.when.iter().map(|condition| condition.field.clone()));
             }
         }
+        fields.retain(Field::is_of_request);
         let singles = ready.iter().enumerate().map(single_check).collect();
         let names = policies.iter().map(|policy| policy.name.clone());
         let places = names.zip(0..).collect();
@@ -171,6 +179,7 @@ impl Policies {
             places,
             fields,
             conditions,
+            has_times,
         })))
     }
 
@@ -219,7 +228,7 @@ impl Policies {
         &self.0.head.cluster_warnings
     }
 
-    /// The first 12 hexadecimal digits of the SHA-1 of the file and of the networks in its lists.
+    /// The first 12 hexadecimal digits of the SHA-1 of the file, its lists and its tiers.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.0.head.hash
@@ -295,7 +304,15 @@ impl Policies {
         }
     }
 
+    /// The request at one moment, if these policies go by the time.
+    #[inline]
+    pub(crate) fn moment<'f>(&self, fields: &'f dyn Fields) -> Option<Moment<'f>> {
+        self.0.has_times.then(|| Moment::new(fields))
+    }
+
     pub(crate) fn matched(&self, fields: &dyn Fields) -> Matched {
+        let moment = self.moment(fields);
+        let fields = moment.as_ref().map_or(fields, |moment| moment as &dyn Fields);
         let mut matched = Matched::default();
         self.find(fields, &mut matched);
         matched
@@ -325,8 +342,11 @@ impl Policies {
         {
             return single.as_ref();
         }
+        let fields = fields?;
+        let moment = self.moment(fields);
+        let fields = moment.as_ref().map_or(fields, |moment| moment as &dyn Fields);
         let mut matched = Matched::default();
-        self.find(fields?, &mut matched);
+        self.find(fields, &mut matched);
         match (&matched.enforced[..], &matched.shadows[..]) {
             ([place], []) => self.0.singles.get(*place)?.as_ref(),
             _ => None,
@@ -385,7 +405,7 @@ fn short_hash(content: &[u8]) -> u64 {
 /// True when all policies have the same shard. If each check is over all policies that apply, the
 /// name of a count must not depend on which those are.
 fn one_shard(policies: &[Policy]) -> bool {
-    let mut enforced = policies.iter().filter(|policy| !policy.shadow);
+    let mut enforced = policies.iter().filter(|policy| !policy.shadow && !policy.unlimited);
     let first = enforced.next().map(|policy| &policy.shard);
     enforced.all(|policy| Some(&policy.shard) == first)
 }
@@ -397,6 +417,7 @@ fn add_fields_of(policy: &Policy, fields: &mut BTreeSet<Field>) {
     }
     add(&policy.when, fields);
     fields.extend(policy.cost.field().cloned());
+    fields.extend(policy.tiers.as_ref().map(|tiers| tiers.by().clone()));
     for entry in &policy.entries {
         let instead = entry.absent.values().filter_map(|absent| match absent {
             Absent::Instead(dimension) => Some(dimension),

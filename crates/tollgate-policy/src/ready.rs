@@ -10,11 +10,13 @@ use crate::field::Field;
 use crate::index::Index;
 use crate::model::{Absent, Dimension, Entry, Policy, Rule, Shard};
 use crate::on_failure::OnFailure;
+use crate::tiers::Tiers;
 
 /// A policy, prepared for requests.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) entries: Vec<ReadyEntry>,
+    pub(crate) tiers: Option<Tiers>,
     pub(crate) cost: Cost,
     pub(crate) on_failure: OnFailure,
     /// `None` for the store's deadline.
@@ -120,6 +122,7 @@ pub(crate) fn ready(policy: &Policy, sharded: bool) -> Result<Ready, ParseError>
         policy.entries.iter().map(|entry| ready_entry(policy, entry)).collect();
     Ok(Ready {
         entries: entries?,
+        tiers: policy.tiers.clone(),
         cost: policy.cost.clone(),
         on_failure: policy.on_failure,
         deadline: policy.deadline,

@@ -15,6 +15,7 @@ use crate::policies::Policies;
 use crate::ready::{
     Parts, PolicyPart, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
 };
+use crate::tiers::Tiered;
 
 /// The input of a store call. It is filled in place: moving it takes as long as building it.
 #[derive(Debug)]
@@ -169,7 +170,15 @@ impl Policies {
         let mut refused: Option<Refused> = None;
         let mut priced = false;
         for &policy in places {
-            let Some(ready) = self.ready(policy) else { continue };
+            // Nothing of an unlimited policy counts for those that apply beside it.
+            let Some(ready) = self.ready(policy).filter(|ready| !ready.entries.is_empty()) else {
+                continue;
+            };
+            let tiered = ready.tiers.as_ref().map(|tiers| {
+                let tier = tiers.tier_of(fields);
+                Tiered { fields, tier }
+            });
+            let of_rules = tiered.as_ref().map_or(fields, |tiered| tiered as &dyn Fields);
             plan.deadline = plan.deadline.min(ready.deadline.unwrap_or(usual));
             if ready.on_failure == OnFailure::Deny {
                 plan.on_failure = OnFailure::Deny;
@@ -177,7 +186,7 @@ impl Policies {
             }
             let before = plan.parts.len();
             for (entry, ready) in ready.entries.iter().enumerate() {
-                let rule = match ready.rule(fields) {
+                let rule = match ready.rule(of_rules) {
                     None => None,
                     Some((rule, ReadyRule::Limits(_))) => Some(rule),
                     Some((_, ReadyRule::Unlimited)) => continue,

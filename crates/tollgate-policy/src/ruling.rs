@@ -77,7 +77,7 @@ impl Condition {
         field: &str,
         any_of: impl IntoIterator<Item = &'t str>,
     ) -> Result<Self, ParseError> {
-        let field = Field::parse(field)?;
+        let field = Field::parse_condition(field)?;
         let any_of = any_of.into_iter().map(|text| Pattern::parse(&field, text));
         let any_of = any_of.collect::<Result<Vec<_>, _>>()?;
         if any_of.is_empty() {
@@ -105,6 +105,13 @@ impl Ruling {
             return refuse(
                 "a ruling has no condition, and would hold for every request".to_owned(),
                 "say for whom, e.g. `ip=203.0.113.0/24` or `user=mallory`".to_owned(),
+            );
+        }
+        if let Some(other) = when.iter().find(|condition| !condition.field.is_of_request()) {
+            return refuse(
+                format!("a ruling has no condition on `{}`", other.field),
+                "it has an end of its own: for what recurs, write an override in the policies"
+                    .to_owned(),
             );
         }
         if let Some(twice) = when.windows(2).find(|pair| pair[0].field == pair[1].field) {

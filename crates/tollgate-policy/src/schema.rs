@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema, schema_for};
+use serde_json::{Value, json};
 
 use crate::model::Combine;
 
@@ -34,6 +35,27 @@ fn without_null(schema: &mut Schema) {
     transform_subschemas(&mut without_null, schema);
 }
 
+/// The conditions that hold by the clock: `time`, such as `22:00-06:00 Europe/Berlin`, and `day`,
+/// such as `Mon-Fri`.
+fn times() -> Value {
+    let texts = |pattern: String, what: &str| {
+        let one = json!({ "type": "string", "pattern": pattern });
+        let several = json!({ "type": "array", "items": one, "minItems": 1, "maxItems": 10_000 });
+        json!({ "description": what, "anyOf": [one, several] })
+    };
+    let (time, day) = ("([01][0-9]|2[0-3]):[0-5][0-9]", "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)");
+    json!({
+        "time": texts(
+            format!("^{time}-{time}( .+)?$"),
+            "A span of each day, such as `22:00-06:00 Europe/Berlin`; without a zone UTC.",
+        ),
+        "day": texts(
+            format!("^{day}(-{day})?( .+)?$"),
+            "Days of the week, such as `Mon-Fri`, in the zone of `time` or their own; else UTC.",
+        ),
+    })
+}
+
 /// A policy file of Tollgate: the requests that are limited, the subjects, and their limits.
 #[derive(JsonSchema)]
 #[schemars(title = "Tollgate policies", deny_unknown_fields)]
@@ -59,18 +81,28 @@ struct File {
 /// A rule: the requests, the subjects, and their limits.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
+#[schemars(extend(
+    "if" = { "properties": { "limits": { "const": "unlimited" } } },
+    "then" = {
+        "properties": {
+            "tiers": false, "on_failure": false, "deadline": false, "cost": false, "shard": false
+        }
+    },
+    "else" = { "required": ["on_failure"] }
+))]
 struct Policy {
     /// Its name, part of every count.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_.-]{1,64}$"))]
     name: String,
     /// The conditions; all must hold.
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 64, "properties" = times()))]
     when: Option<BTreeMap<String, Patterns>>,
-    /// The subjects and their limits.
-    #[schemars(length(min = 1, max = 16))]
-    limits: Vec<Entry>,
-    /// The answer when the store cannot answer in time.
-    on_failure: OnFailure,
+    /// The subjects and their limits, or `unlimited`.
+    limits: Limits,
+    /// The tiers of keys, for the overrides with a condition on `tier`.
+    tiers: Option<Tiers>,
+    /// The answer when the store cannot answer in time; required unless it is unlimited.
+    on_failure: Option<OnFailure>,
     /// How long the store may take, such as `20ms`; the default is 500ms.
     #[schemars(regex(pattern = r"^[0-9]+(us|ms|s|m)$"))]
     deadline: Option<String>,
@@ -80,6 +112,27 @@ struct Policy {
     shard: Option<String>,
     /// True: counts, and never denies.
     shadow: Option<bool>,
+}
+
+/// Entries, or none for a policy that limits nothing.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Limits {
+    Entries(#[schemars(length(min = 1, max = 16))] Vec<Entry>),
+    Word(#[schemars(regex(pattern = r"^unlimited$"))] String),
+}
+
+/// The tiers of keys in a file with the columns `key` and `tier`.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Tiers {
+    /// The path, from the folder of this file.
+    #[schemars(length(min = 1))]
+    file: String,
+    /// The field whose values are the keys, such as `field.tenant`.
+    by: String,
+    /// The tier of keys that are not in the file.
+    otherwise: Option<String>,
 }
 
 /// The answer when the store cannot answer in time.
@@ -109,7 +162,7 @@ struct LocalShare {
 }
 
 /// The values that a field may have: `abc`, `abc*`, `*`, a host such as `*.example.com`, an address
-/// in a network such as `192.0.2.0/24`, or a list of these; for `ip` also `{ file = "list.txt" }`.
+/// in a network such as `192.0.2.0/24`, or a list of these; also `{ file = "list.txt" }`.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Patterns {
@@ -127,7 +180,7 @@ enum OnePattern {
     Listed(Listed),
 }
 
-/// Networks, one in each line of a file beside this one.
+/// Values, one in each line of a file beside this one; for `ip` networks.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Listed {
@@ -170,7 +223,7 @@ enum Absent {
 #[schemars(deny_unknown_fields)]
 struct Override {
     /// The conditions; all must hold.
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 64, "properties" = times()))]
     when: BTreeMap<String, Patterns>,
     /// Limits, `unlimited` or `banned`.
     limit: Texts,
@@ -273,6 +326,7 @@ mod tests {
             ("FromField", &read::COST_KEYS[..]),
             ("Reserve", &read::RESERVE_KEYS[..]),
             ("LocalShare", &read::LOCAL_KEYS[..]),
+            ("Tiers", &read::TIERS_KEYS[..]),
         ] {
             assert_eq!(keys(&format!("/$defs/{name}/properties")), sorted(known), "{name}");
         }

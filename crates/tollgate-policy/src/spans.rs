@@ -19,6 +19,7 @@ pub(crate) struct PolicySpans {
     pub(crate) cost: Option<Span>,
     pub(crate) shard: Option<Span>,
     pub(crate) on_failure: Option<Span>,
+    pub(crate) tiers: Option<Span>,
     pub(crate) entries: Vec<EntrySpans>,
 }
 

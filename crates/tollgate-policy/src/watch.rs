@@ -12,7 +12,8 @@ use notify::{RecursiveMode, Watcher as _};
 use tollgate::Store;
 
 use crate::gate::{Gate, Reread, Revision};
-use crate::load::{Lists, format_of, hash_of, parse, read_list, text_of, whole};
+use crate::lines::hash_of;
+use crate::load::{Lists, format_of, parse, read_list, text_of, whole};
 use crate::policies::Policies;
 use crate::problem::Problems;
 

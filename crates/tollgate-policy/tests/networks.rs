@@ -176,7 +176,7 @@ fn a_list_in_a_file_of_its_own_stands_where_a_network_does() {
         (r#"{ ip = { file = "" } }"#, "an empty path is not a file"),
         (r#"{ ip = { path = "a.txt" } }"#, "unknown key `path`"),
         (r#"{ ip = { file = 5 } }"#, "`file` is a whole number"),
-        (r#"{ method = { file = "a.txt" } }"#, "`method` is a table"),
+        (r#"{ method = { file = "a.txt" } }"#, "a.txt, line 2: no method is ever like"),
     ] {
         let problems = load(when).expect_err(when).to_string();
         assert!(problems.contains(says), "{when}: {problems}");

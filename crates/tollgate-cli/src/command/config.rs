@@ -51,6 +51,9 @@ struct PolicyJson {
     name: String,
     when: Vec<String>,
     limits: Vec<EntryJson>,
+    unlimited: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tiers: Option<String>,
     on_failure: String,
     deadline: String,
     cost: String,
@@ -190,6 +193,14 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
         text.push_str(&format!("  {name:<12}  {}\n", wrapped(&printable(what), INDENT)));
     };
     row("applies", &joined(&policy.when, " and ").unwrap_or_else(|| "to every request".to_owned()));
+    if policy.unlimited {
+        row("counts", "nothing: unlimited");
+        // No cost is charged, and no store is asked.
+        return;
+    }
+    if let Some(tiers) = &policy.tiers {
+        row("tiers", &tiers.to_string());
+    }
     for entry in &policy.entries {
         row("counts", &subject(entry));
         for limit in entry.limits.limits() {
@@ -330,6 +341,8 @@ impl PolicyJson {
             name: policy.name.clone(),
             when: texts(&policy.when),
             limits: policy.entries.iter().map(entry).collect(),
+            unlimited: policy.unlimited,
+            tiers: policy.tiers.as_ref().map(ToString::to_string),
             on_failure: policy.on_failure.to_string(),
             deadline: deadline(policy),
             cost: policy.cost.to_string(),

@@ -250,6 +250,93 @@ fn the_schema_takes_the_examples_and_no_broken_file() {
     }
 }
 
+/// Times are shown with their zone, gaps are warned of, and the schema knows both keys.
+#[test]
+fn times_are_shown_with_their_zone_and_checked() {
+    let place = Place::new();
+    let file = place.path().join("times.toml");
+    let policy = |name: &str, when: &str| {
+        format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"deny\"\nwhen = {{ {when} }}\n\
+             limits = [{{ subject = \"ip\", limit = \"9/h\" }}]\n"
+        )
+    };
+    let two = |first: &str, other: &str| {
+        let (first, other) = (policy("night", first), policy("day", other));
+        format!("version = 1\nmatch = \"first\"\n{first}{other}")
+    };
+    let text = two("time = \"22:00-06:00\", day = \"Mon-Fri\"", "time = \"07:00-22:00\"");
+    std::fs::write(&file, &text).unwrap();
+    let (code, out, err) = place.run(&["config", "check", file.to_str().unwrap()]);
+    assert_eq!(code, 0, "{out}{err}");
+    let said = format!("{out}{err}").split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in [
+        "time = 22:00-06:00 UTC and day = Mon-Fri UTC",
+        "none of the policies `night` and `day` applies in 1380 minutes of the week: Mon \
+         06:00-07:00, Tue 06:00-07:00, Wed 06:00-07:00, and 5 more",
+    ] {
+        assert!(said.contains(says), "{says}: {said}");
+    }
+    let (_, schema, _) = place.run(&["config", "schema"]);
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let is_valid = |text: &str| validator.is_valid(&toml::from_str::<Value>(text).unwrap());
+    assert!(is_valid(&text));
+    assert!(is_valid(&two("day = [\"Sat\", \"Mon UTC\"], user = \"a\"", "time = \"00:00-12:00\"")));
+    for broken in ["time = \"22:00-24:00\"", "day = \"Mon-Foo\"", "time = 5", "day = []"] {
+        assert!(!is_valid(&two(broken, "time = \"07:00-22:00\"")), "{broken}");
+    }
+}
+
+/// A policy without limits, a list and tiers are shown as what they are.
+#[test]
+fn files_beside_policies_and_unlimited_ones_are_shown() {
+    let place = Place::new();
+    let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
+    let text = "version = 1\nmatch = \"first\"\n[[policies]]\nname = \"staff\"\n\
+                when = { user = { file = \"staff.txt\" } }\nlimits = \"unlimited\"\n\
+                [[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+                tiers = { file = \"tiers.csv\", by = \"field.tenant\", otherwise = \"free\" }\n\
+                limits = [{ subject = \"ip\", limit = \"2/h\", overrides = [{ when = { tier = \
+                \"gold\" }, limit = \"9/h\" }] }]\n";
+    write("p.toml", text);
+    write("staff.txt", "ann\nbob\n");
+    write("tiers.csv", "key,tier\nacme,gold\n");
+    let file = place.path().join("p.toml");
+    let file = file.to_str().unwrap();
+    let (code, out, err) = place.run(&["config", "check", file, "--deny-warnings"]);
+    let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(code, 0, "{out}{err}");
+    for says in [
+        "applies user = staff.txt (2 values) counts nothing: unlimited policy api",
+        "tiers tiers.csv (1 key) by field.tenant, otherwise free counts ip",
+        "where tier = gold: 9/h via sliding_log",
+    ] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+    let (_, json, _) = place.run(&["config", "check", file, "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let policies = &json[0]["policies"];
+    assert_eq!(
+        (&policies[0]["unlimited"], &policies[1]["unlimited"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(policies[1]["tiers"], "tiers.csv (1 key) by field.tenant, otherwise free");
+    let (_, schema, _) = place.run(&["config", "schema"]);
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let is_valid = |text: &str| validator.is_valid(&toml::from_str::<Value>(text).unwrap());
+    assert!(is_valid(text));
+    for (right, wrong) in [
+        ("\"unlimited\"", "\"banned\""),
+        ("limits = \"unlimited\"", "limits = \"unlimited\"\ncost = 2"),
+        ("on_failure = \"deny\"\n", ""),
+        ("by = ", "be = "),
+    ] {
+        assert!(!is_valid(&text.replacen(right, wrong, 1)), "{wrong}");
+    }
+}
+
 /// The bound of a share is shown where it is checked, and where a limit is explained.
 #[test]
 fn shares_are_explained_with_their_bound_for_all_nodes() {

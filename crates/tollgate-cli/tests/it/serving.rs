@@ -320,6 +320,65 @@ fn a_changed_file_is_taken_while_it_serves() {
     assert!(log.contains("policies replaced: revision 2-"), "{log}");
 }
 
+/// An API key has the tier of its hash, a changed file counts at once, and an unlimited policy is
+/// shown as such.
+#[test]
+fn tiers_and_lists_of_files_count_while_it_serves() {
+    let place = Place::new();
+    let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
+    write(
+        "policies.toml",
+        "version = 1\n\
+         match = \"first\"\n\
+         [[policies]]\n\
+         name = \"staff\"\n\
+         when = { user = { file = \"staff.txt\" } }\n\
+         limits = \"unlimited\"\n\
+         [[policies]]\n\
+         name = \"api\"\n\
+         on_failure = \"deny\"\n\
+         tiers = { file = \"tiers.csv\", by = \"api_key\" }\n\
+         [[policies.limits]]\n\
+         subject = \"api_key\"\n\
+         limit = \"2/h\"\n\
+         absent = \"deny\"\n\
+         [[policies.limits.overrides]]\n\
+         when = { tier = \"gold\" }\n\
+         limit = \"9/h\"\n",
+    );
+    write("staff.txt", "ann\n");
+    let (_, key, _) = place.run(&["hash-key", "k-17"]);
+    let key = key.lines().next().unwrap().to_owned();
+    let digits = key.trim_start_matches("hash:");
+    write("tiers.csv", &format!("key,tier\nhash:{digits},gold\n"));
+    let path = place.path().join("policies.toml");
+    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let mut client = serving.client();
+    let staff = client.check(r#"{"fields": {"user": "ann"}}"#).unwrap();
+    assert_eq!((&staff["outcome"], &staff["policy"]), (&"unlimited".into(), &"staff".into()));
+    let ask = |user: &str, key: &str| {
+        format!(r#"{{"fields": {{"user": "{user}", "api_key": "{key}"}}}}"#)
+    };
+    assert_eq!(client.check(&ask("bob", "k-17")).unwrap()["remaining"], 8);
+    assert_eq!(client.check(&ask("bob", "k-18")).unwrap()["remaining"], 1);
+    let peek = |client: &mut Client| client.ask("POST", "/v1/peek", &ask("bob", "k-17")).unwrap().1;
+    write("tiers.csv", "key,tier\n");
+    let start = Instant::now();
+    while !peek(&mut client).contains("\"remaining\":1") {
+        assert!(start.elapsed() < LONG, "{}", peek(&mut client));
+    }
+    let policies = client.ask("GET", "/v1/policies", "").unwrap().1;
+    assert!(policies.contains(r#""tiers":"tiers.csv (0 keys) by api_key""#), "{policies}");
+    assert!(policies.contains(r#""unlimited":true"#), "{policies}");
+    write("tiers.csv", &format!("key,tier\nhash:{digits},golld\n"));
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.ended().0, 0);
+    let (code, out, error) = place.run(&["config", "check", path.to_str().unwrap()]);
+    let error = format!("{out}{error}");
+    let says = "tiers.csv, line 2: no override of `api` is for the tier `golld`";
+    assert!(code == 2 && error.contains(says) && error.contains("did you mean `gold`?"), "{error}");
+}
+
 #[test]
 fn what_is_suspect_in_the_policies_is_told_at_the_start() {
     let place = Place::new();

@@ -198,7 +198,7 @@ fn across(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) 
     let enforced: Vec<(&Policy, &PolicySpans)> = policies
         .iter()
         .zip(&places.policies)
-        .filter(|(policy, _)| !policy.shadow && policy.shard != Shard::Never)
+        .filter(|(policy, _)| !policy.shadow && !policy.unlimited && policy.shard != Shard::Never)
         .collect();
     let mut work = Work::new();
     for (i, (policy, place)) in enforced.iter().enumerate() {

@@ -16,6 +16,8 @@ mod compare;
 mod lint;
 mod local;
 mod subjects;
+mod tiers;
+mod times;
 
 use compare::{Work, are_disjoint};
 
@@ -38,6 +40,8 @@ pub(crate) fn check(
     let mut work = Work::new();
     for (policy, place) in policies.iter_mut().zip(&mut places.policies) {
         numbers(policy, place, &mut problems);
+        tiers::check(policy, place, &mut problems);
+        times::zones(policy, place, &mut problems);
         if place.whole.is_none() {
             written(policy, &mut problems);
         }
@@ -46,6 +50,7 @@ pub(crate) fn check(
         overrides(policy, place, &mut work, &mut problems);
         shard(policy, place, &mut problems);
         lint::limits(policy, place, &mut work, &mut problems);
+        times::overrides(policy, place, &mut problems);
         lint::slots(policy, place, &mut problems);
         local::check(policy, place, nodes, &mut problems);
     }
@@ -56,6 +61,7 @@ pub(crate) fn check(
         together(policies, places, &mut problems);
     }
     lint::policies(combine, policies, places, &mut problems);
+    times::policies(combine, policies, places, &mut problems);
     problems
 }
 
@@ -142,9 +148,16 @@ fn numbers(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
             "write `on_failure = \"allow\"` or `\"deny\"`",
         );
     }
-    if policy.entries.is_empty() {
-        let remedy = "say whose counts are kept, under which limits";
-        error(place.whole, format!("`{name}` limits nothing"), remedy);
+    match (policy.unlimited, policy.entries.is_empty()) {
+        (false, true) => {
+            let remedy = "say whose counts are kept, under which limits";
+            error(place.whole, format!("`{name}` limits nothing"), remedy);
+        }
+        (true, false) => {
+            let remedy = "leave out the one or the other";
+            error(place.whole, format!("`{name}` is unlimited, and has limits"), remedy);
+        }
+        _ => {}
     }
     let overrides = policy.entries.iter().flat_map(|entry| &entry.overrides);
     let each = overrides.clone().map(|other| &other.when).chain([&policy.when]);
@@ -171,8 +184,13 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
     for condition in overrides.flat_map(|other| &other.when).chain(&policy.when) {
         fields.push(&condition.field);
         let is_listed = |pattern: &&Pattern| matches!(pattern, Pattern::Listed(_));
-        if condition.field != Field::Ip && condition.any_of.iter().any(|it| is_listed(&it)) {
-            refuse(format!("`{condition}` is a list of networks"), "lists are for `ip`");
+        let is_of_other = |pattern: &Pattern| {
+            let is_ip = condition.field == Field::Ip;
+            matches!(pattern, Pattern::Listed(list) if list.is_of_networks() != is_ip)
+        };
+        if condition.any_of.iter().any(is_of_other) {
+            let remedy = "read it with `ValueList::parse` for this field";
+            refuse(format!("`{condition}` is a list for another field"), remedy);
         }
         for pattern in condition.any_of.iter().filter(|it| !is_listed(it)) {
             match Pattern::parse(&condition.field, &pattern.to_string()) {
@@ -206,7 +224,7 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
         fields.push(field);
     }
     for field in fields {
-        if Field::parse(&field.to_string()).as_ref() != Ok(field) {
+        if Field::parse_condition(&field.to_string()).as_ref() != Ok(field) {
             let remedy = "make fields with `Field::parse`: names of headers are in lower case";
             refuse(format!("`{field}` is not a field as it would be written"), remedy);
         }
@@ -296,8 +314,11 @@ fn shard(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
 
 /// With all matches in one check, there is one cost, and a bound on the subjects.
 fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
-    let enforced: Vec<(&Policy, &PolicySpans)> =
-        policies.iter().zip(&places.policies).filter(|(policy, _)| !policy.shadow).collect();
+    let enforced: Vec<(&Policy, &PolicySpans)> = policies
+        .iter()
+        .zip(&places.policies)
+        .filter(|(it, _)| !it.shadow && !it.unlimited)
+        .collect();
     let every: usize = enforced
         .iter()
         .filter(|(policy, _)| policy.when.is_empty())

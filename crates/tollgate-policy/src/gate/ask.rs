@@ -157,7 +157,9 @@ impl Answer<'_> {
         if policies == 1 || self.policy == Some(policy) {
             return self.outcome;
         }
+        let is_unlimited = self.live.policies.policy(policy).is_some_and(|it| it.unlimited);
         match self.outcome {
+            outcome if is_unlimited && outcome.admits() => Outcome::Unlimited,
             Outcome::Allowed if !self.parts.iter().any(|part| part.policy == policy) => {
                 match self.authority {
                     // The failure rule of this policy admits without a count.

@@ -31,6 +31,8 @@ impl<S: Store> Gate<S> {
     #[inline]
     pub fn prepare(&self, fields: &dyn Fields) -> Prepared {
         let mut prepared = self.begin();
+        let moment = prepared.live.policies.moment(fields);
+        let fields = moment.as_ref().map_or(fields, |moment| moment as &dyn Fields);
         prepared.live.policies.find(fields, &mut prepared.matched);
         prepared.fill(fields);
         prepared
@@ -45,6 +47,8 @@ impl<S: Store> Gate<S> {
         let mut prepared = self.begin();
         let place = prepared.live.policies.place_of(policy)?;
         prepared.matched = prepared.live.policies.matched_alone(place);
+        let moment = prepared.live.policies.moment(fields);
+        let fields = moment.as_ref().map_or(fields, |moment| moment as &dyn Fields);
         prepared.fill(fields);
         Some(prepared)
     }

@@ -69,6 +69,8 @@ impl Policies {
     /// How every policy relates to a request, in order.
     #[must_use]
     pub fn standings(&self, fields: &dyn Fields) -> Vec<Standing<'_>> {
+        let moment = self.moment(fields);
+        let fields = moment.as_ref().map_or(fields, |moment| moment as &dyn Fields);
         let matched = self.matched(fields);
         let applies =
             |place: &usize| matched.enforced.contains(place) || matched.shadows.contains(place);

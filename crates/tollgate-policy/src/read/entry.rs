@@ -1,17 +1,15 @@
-//! Reads one entry of a policy: its subject, limits, absent rules and overrides; and conditions.
+//! Reads one entry of a policy: its subject, limits, absent rules and overrides.
 
 use std::collections::BTreeMap;
 
 use tollgate::{LimitSet, MAX_DIMENSIONS};
 
-use super::keys::{Reader, Unlisted};
+use super::keys::Reader;
+use super::when::{flat, when};
 use crate::field::Field;
-use crate::form;
-use crate::list::NetworkList;
 use crate::model::{Absent, Dimension, Entry, Override, Rule, uncertain};
-use crate::pattern::{Condition, Pattern};
 use crate::problem::Span;
-use crate::source::{Key, Node, Value};
+use crate::source::{Node, Value};
 use crate::spans::{EntrySpans, OverrideSpans};
 
 /// The keys of an entry.
@@ -20,17 +18,8 @@ pub(crate) const ENTRY_KEYS: [&str; 4] = ["subject", "limit", "absent", "overrid
 /// The keys of an override.
 pub(crate) const OVERRIDE_KEYS: [&str; 2] = ["when", "limit"];
 
-/// The keys of a list of networks.
-pub(crate) const LIST_KEYS: [&str; 1] = ["file"];
-
-/// The most patterns of one condition.
-pub(crate) const MAX_PATTERNS: usize = 10_000;
-
 /// The most overrides of one entry.
 pub(crate) const MAX_OVERRIDES: usize = 10_000;
-
-/// The most conditions of one `when`.
-pub(crate) const MAX_CONDITIONS: usize = 64;
 
 /// The most fields of one `absent`: those of the subject, and their substitutes.
 pub(crate) const MAX_ABSENT: usize = 64;
@@ -264,173 +253,4 @@ fn overrides(
         }
     }
     sound.then_some(all)
-}
-
-/// Reads conditions: a table of fields, each with one pattern or a list of them.
-pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition>> {
-    let Value::Table(pairs) = &node.value else {
-        reader.wrong(node, "when", "a table of fields, e.g. `{ path = \"/api/*\" }`");
-        return None;
-    };
-    let mut conditions: Vec<Condition> = Vec::new();
-    let mut sound = true;
-    let pairs = flat(pairs);
-    if pairs.is_empty() {
-        let remedy = "write a condition, e.g. `path = \"/api/*\"`; a policy without `when` applies \
-                      to every request";
-        reader.error(node.at, "`when` has no condition", remedy);
-        sound = false;
-    }
-    if pairs.len() > MAX_CONDITIONS {
-        let remedy = format!("at most {MAX_CONDITIONS}: let the front tell a field that says it");
-        reader.error(node.at, format!("`when` has {} conditions", pairs.len()), remedy);
-        return None;
-    }
-    for (key, value) in pairs {
-        let field = match Field::parse(&key.text) {
-            Ok(field) => field,
-            Err(error) => {
-                reader.refused_key(&key, &error);
-                sound = false;
-                continue;
-            }
-        };
-        if conditions.iter().any(|condition| condition.field == field) {
-            let remedy = "give it once, with a list of what it may be";
-            reader.error(key.at, format!("`{field}` is given twice"), remedy);
-            sound = false;
-            continue;
-        }
-        match patterns(reader, &field, value) {
-            Some(any_of) => conditions.push(Condition::new(field, any_of)),
-            None => sound = false,
-        }
-    }
-    // Tables in TOML have no order; sorting gives equal conditions one form.
-    conditions.sort_by(|a, b| a.field.cmp(&b.field));
-    sound.then_some(conditions)
-}
-
-fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<Pattern>> {
-    let key = field.to_string();
-    let nodes = reader.one_or_more(node, &key);
-    if nodes.len() > MAX_PATTERNS {
-        let remedy = format!("at most {MAX_PATTERNS}: write prefixes, e.g. `abc*`");
-        reader.error(node.at, format!("there are {} values of `{key}`", nodes.len()), remedy);
-        return None;
-    }
-    let mut sound = !nodes.is_empty();
-    let mut all = Vec::new();
-    for node in nodes {
-        let right = match field {
-            Field::Ip => {
-                "a text in quotes, e.g. `\"192.0.2.0/24\"`, `{ file = \"list.txt\" }`, or a \
-                          list of them"
-            }
-            _ => "a text in quotes, e.g. `\"abc\"` or `\"abc*\"`, or a list of them",
-        };
-        if let (Field::Ip, Value::Table(_)) = (field, &node.value) {
-            match listed(reader, node) {
-                Some(list) => all.push(Pattern::Listed(list)),
-                None => sound = false,
-            }
-            continue;
-        }
-        let Some(text) = reader.text(node, &key, right) else {
-            sound = false;
-            continue;
-        };
-        match Pattern::parse(field, text) {
-            Ok(pattern) => {
-                suspect(reader, field, node, &pattern, text);
-                all.push(pattern);
-            }
-            Err(error) => {
-                reader.refused(node, text, &error);
-                sound = false;
-            }
-        }
-    }
-    sound.then_some(all)
-}
-
-/// Reads networks in a separate file: `{ file = "list.txt" }`.
-fn listed(reader: &mut Reader<'_>, node: &Node) -> Option<NetworkList> {
-    let keys = reader.keys(node, "a list of networks", &LIST_KEYS)?;
-    let remedy = "name the file, e.g. `{ file = \"list.txt\" }`";
-    let file = reader.required(&keys, keys.at, "file", remedy)?;
-    let right = "the path of a file in quotes, e.g. `\"list.txt\"`";
-    let path = reader.text(file, "file", right)?;
-    if path.is_empty() {
-        reader.error(file.at, "an empty path is not a file", remedy);
-        return None;
-    }
-    match (reader.lists)(path) {
-        Ok(list) => Some(list),
-        Err(Unlisted { what, remedy }) => {
-            reader.error(file.at, what, remedy);
-            None
-        }
-    }
-}
-
-/// Warns of a pattern that is certainly unintended.
-fn suspect(reader: &mut Reader<'_>, field: &Field, node: &Node, pattern: &Pattern, text: &str) {
-    let small = |text: &str| text.bytes().any(|b| b.is_ascii_lowercase());
-    if *field == Field::Method && matches!(pattern, Pattern::Exact(text) if small(text)) {
-        let upper = text.to_ascii_uppercase();
-        reader.warning(
-            node.at,
-            format!("`{text}` is not `{upper}`: methods are compared exactly"),
-            format!("write `{upper}`, unless the method really is in small letters"),
-        );
-    }
-    if *field == Field::Path
-        && let Some(setting) = form::setting(pattern)
-    {
-        reader.warning(
-            node.at,
-            format!("a path like `{text}` is refused, unless a setting says how it is read"),
-            format!(
-                "start with `tollgate serve {setting}`, or set the same with `Builder::paths`: \
-                 right when the server behind keeps such a path as it is (docs/proxies.md)"
-            ),
-        );
-    }
-    // `Bearer *` is a scheme, and `*` matches any value: neither is a secret.
-    let scheme = |text: &str| text.ends_with(' ') && !text.trim_end().contains(' ');
-    let open = match pattern {
-        Pattern::Any => true,
-        Pattern::Prefix(text) => scheme(text),
-        _ => false,
-    };
-    if field.is_secret() && !open {
-        // The warning must not contain the secret itself.
-        let remedy = "a secret in a file is read by whoever reads the file or its check: compare \
-                      `api_key` or `user`, or write `*` for any value";
-        reader.warning(node.at, format!("`{field}` is compared with a secret"), remedy);
-    }
-}
-
-/// The pairs with their full names: TOML reads `header.x-tier = "gold"` as a table in a table.
-fn flat(pairs: &[(Key, Node)]) -> Vec<(Key, &Node)> {
-    fn add<'n>(prefix: &str, pairs: &'n [(Key, Node)], into: &mut Vec<(Key, &'n Node)>) {
-        for (key, node) in pairs {
-            let text =
-                if prefix.is_empty() { key.text.clone() } else { format!("{prefix}.{}", key.text) };
-            let named = ["header", "field"].iter().any(|kind| {
-                text == *kind || text.strip_prefix(kind).is_some_and(|t| t.starts_with('.'))
-            });
-            match &node.value {
-                // A name this long is an error anyway, and nesting would make it longer each time.
-                Value::Table(inner) if named && !inner.is_empty() && text.len() < 256 => {
-                    add(&text, inner, into);
-                }
-                _ => into.push((Key { text, at: key.at }, node)),
-            }
-        }
-    }
-    let mut all = Vec::new();
-    add("", pairs, &mut all);
-    all
 }

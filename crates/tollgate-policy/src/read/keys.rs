@@ -2,18 +2,20 @@
 //! first.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use tollgate::ParseError;
 
-use crate::field::advice;
-use crate::list::NetworkList;
+use crate::field::{Field, advice};
+use crate::list::ValueList;
 use crate::problem::{Problem, Span};
 use crate::source::{Key, Node, Value, place_in};
+use crate::tiers::Tiers;
 
-/// Loads a list by its name in the policies, or returns what is wrong with it.
-pub(crate) type Lists<'l> = dyn FnMut(&str) -> Result<NetworkList, Unlisted> + 'l;
+/// The text of a file by its name in the policies, or what is wrong with it.
+pub(crate) type Files<'l> = dyn FnMut(&str) -> Result<Rc<String>, Unlisted> + 'l;
 
-/// Why a list cannot be loaded.
+/// Why a file cannot be loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct Unlisted {
     pub(crate) what: String,
@@ -23,14 +25,19 @@ pub(crate) struct Unlisted {
 /// The state of a reader: the text, and the collected problems.
 pub(super) struct Reader<'s> {
     pub(super) source: &'s str,
-    /// Loads a list of networks that the text refers to.
-    pub(super) lists: &'s mut Lists<'s>,
+    /// The texts of the files that this one names.
+    pub(super) files: &'s mut Files<'s>,
+    /// The lists that were read, by file and field: many conditions may name one.
+    pub(super) lists: HashMap<(String, Field), Result<ValueList, Unlisted>>,
+    /// The tiers that were read, in the same way.
+    pub(super) tiers: HashMap<(String, Field), Result<Tiers, Unlisted>>,
     pub(super) problems: Vec<Problem>,
 }
 
 impl<'s> Reader<'s> {
-    pub(super) fn new(source: &'s str, lists: &'s mut Lists<'s>) -> Self {
-        Self { source, lists, problems: Vec::new() }
+    pub(super) fn new(source: &'s str, files: &'s mut Files<'s>) -> Self {
+        let (lists, tiers) = (HashMap::new(), HashMap::new());
+        Self { source, files, lists, tiers, problems: Vec::new() }
     }
 
     pub(super) fn error(&mut self, at: Span, what: impl Into<String>, remedy: impl Into<String>) {
@@ -115,6 +122,19 @@ impl<'s> Reader<'s> {
         None
     }
 
+    /// The path of a file in the key `file`; reports an empty one.
+    pub(super) fn file<'n>(&mut self, keys: &Keys<'n>, example: &str) -> Option<(&'n str, Span)> {
+        let remedy = format!("name the file, e.g. `{{ file = \"{example}\" }}`");
+        let file = self.required(keys, keys.at, "file", &remedy)?;
+        let right = format!("the path of a file in quotes, e.g. `\"{example}\"`");
+        let path = self.text(file, "file", &right)?;
+        if path.is_empty() {
+            self.error(file.at, "an empty path is not a file", remedy);
+            return None;
+        }
+        Some((path, file.at))
+    }
+
     /// Reads one value or a list of them; an empty list is a problem.
     pub(super) fn one_or_more<'n>(&mut self, node: &'n Node, key: &str) -> &'n [Node] {
         match &node.value {
@@ -167,7 +187,7 @@ impl<'n> Keys<'n> {
 }
 
 /// `a, b and c`.
-pub(super) fn list(words: &[&str]) -> String {
+pub(crate) fn list(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [one] => (*one).to_owned(),

@@ -7,6 +7,7 @@ use tollgate::{MAX_PARTS, Period};
 use crate::cost::Cost;
 use crate::field::{Field, closest};
 use crate::model::{Combine, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
+use crate::on_failure::OnFailure;
 use crate::problem::{Problem, Span};
 use crate::source::{Format, Node, Value, tree};
 use crate::spans::{FileSpans, PolicySpans};
@@ -15,6 +16,8 @@ mod cost;
 mod entry;
 pub(crate) mod keys;
 mod on_failure;
+mod tiers;
+mod when;
 
 pub(crate) use entry::MAX_ABSENT;
 
@@ -22,10 +25,12 @@ pub(crate) use entry::MAX_ABSENT;
 pub(crate) use cost::{COST_KEYS, RESERVE_KEYS};
 #[cfg(test)]
 pub(crate) use entry::{ENTRY_KEYS, OVERRIDE_KEYS};
-use keys::{Keys, Lists, Reader, shown};
+use keys::{Files, Keys, Reader, shown};
 #[cfg(test)]
 pub(crate) use on_failure::LOCAL_KEYS;
 use on_failure::Nodes;
+#[cfg(test)]
+pub(crate) use tiers::TIERS_KEYS;
 
 /// The most policies of one file.
 pub const MAX_POLICIES: usize = 20_000;
@@ -34,8 +39,11 @@ pub const MAX_POLICIES: usize = 20_000;
 pub(crate) const FILE_KEYS: [&str; 4] = ["version", "match", "nodes", "policies"];
 
 /// The keys of a policy.
-pub(crate) const POLICY_KEYS: [&str; 8] =
-    ["name", "when", "limits", "on_failure", "deadline", "cost", "shard", "shadow"];
+pub(crate) const POLICY_KEYS: [&str; 9] =
+    ["name", "when", "limits", "tiers", "on_failure", "deadline", "cost", "shard", "shadow"];
+
+/// The keys that say nothing about a policy without limits.
+const LIMITED_KEYS: [&str; 5] = ["tiers", "on_failure", "deadline", "cost", "shard"];
 
 /// The result of reading: as much as is valid, and the problems with the rest.
 pub(crate) struct Read {
@@ -48,8 +56,8 @@ pub(crate) struct Read {
 }
 
 /// Reads a file. If no problem is an error, the result is complete.
-pub(crate) fn read<'l>(text: &'l str, format: Format, lists: &'l mut Lists<'l>) -> Read {
-    let mut reader = Reader::new(text, lists);
+pub(crate) fn read<'l>(text: &'l str, format: Format, files: &'l mut Files<'l>) -> Read {
+    let mut reader = Reader::new(text, files);
     let mut read = Read {
         combine: Combine::First,
         nodes: None,
@@ -147,15 +155,25 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
     let when = match keys.get("when") {
         Some(node) => {
             place.when = Some(keys.at("when"));
-            entry::when(reader, node)
+            when::when(reader, node)
         }
         None => Some(Vec::new()),
     };
-    let on_failure = reader.required(&keys, keys.at, "on_failure", on_failure::REMEDY);
-    let on_failure = on_failure.and_then(|node| {
-        place.on_failure = Some(node.at);
-        on_failure::rule(reader, node, nodes)
-    });
+    let limits = keys.get("limits").map(|node| &node.value);
+    let unlimited = matches!(limits, Some(Value::Text(word)) if word == "unlimited");
+    for key in LIMITED_KEYS.iter().filter(|key| unlimited && keys.get(key).is_some()) {
+        let what = format!("`{key}` says nothing here: the policy is `unlimited`");
+        reader.error(keys.at(key), what, "leave it out");
+    }
+    let on_failure = match unlimited {
+        true => Some(OnFailure::Allow),
+        false => {
+            reader.required(&keys, keys.at, "on_failure", on_failure::REMEDY).and_then(|node| {
+                place.on_failure = Some(node.at);
+                on_failure::rule(reader, node, nodes)
+            })
+        }
+    };
     let shadow = keys.get("shadow").map_or(Some(false), |node| match node.value {
         Value::Bool(yes) => Some(yes),
         _ => {
@@ -173,29 +191,19 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
     });
     let shard = keys.get("shard").map_or(Some(Shard::Unsaid), |node| {
         place.shard = Some(node.at);
-        let text =
-            reader.text(node, "shard", "a field, e.g. `\"field.resource\"`, or `\"never\"`")?;
-        if text == "never" {
-            return Some(Shard::Never);
-        }
-        match Field::parse(text) {
-            Ok(field) => Some(Shard::By(field)),
-            Err(_) if closest(text, ["never"]).is_some() => {
-                let remedy = "did you mean `never`? It is a field, or `never`";
-                reader.error(node.at, format!("`{text}` is not a shard"), remedy);
-                None
-            }
-            Err(error) => {
-                reader.refused(node, text, &error);
-                None
-            }
-        }
+        shard(reader, node)
     });
-    let entries = entries(reader, &keys, &mut place);
+    let tiers = keys.get("tiers").map_or(Some(None), |node| {
+        place.tiers = Some(keys.at("tiers"));
+        tiers::tiers(reader, node).map(Some)
+    });
+    let entries = if unlimited { Some(Vec::new()) } else { entries(reader, &keys, &mut place) };
     let policy = Policy {
         name: name?,
         when: when?,
         entries: entries?,
+        unlimited,
+        tiers: tiers?,
         on_failure: on_failure?,
         deadline: deadline?,
         cost: cost?,
@@ -203,6 +211,26 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
         shadow: shadow?,
     };
     Some((policy, place))
+}
+
+/// Reads the field that all subjects share on a cluster, or `never`.
+fn shard(reader: &mut Reader<'_>, node: &Node) -> Option<Shard> {
+    let text = reader.text(node, "shard", "a field, e.g. `\"field.resource\"`, or `\"never\"`")?;
+    if text == "never" {
+        return Some(Shard::Never);
+    }
+    match Field::parse(text) {
+        Ok(field) => Some(Shard::By(field)),
+        Err(_) if closest(text, ["never"]).is_some() => {
+            let remedy = "did you mean `never`? It is a field, or `never`";
+            reader.error(node.at, format!("`{text}` is not a shard"), remedy);
+            None
+        }
+        Err(error) => {
+            reader.refused(node, text, &error);
+            None
+        }
+    }
 }
 
 fn entries(

@@ -36,6 +36,10 @@ struct PolicyJson {
     name: String,
     when: Vec<ConditionJson>,
     limits: Vec<EntryJson>,
+    unlimited: bool,
+    /// The file of tiers, its keys, and the field that they are values of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tiers: Option<String>,
     cost: String,
     on_failure: String,
     deadline: Wait,
@@ -87,6 +91,8 @@ fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {
                     .collect(),
             })
             .collect(),
+        unlimited: policy.unlimited,
+        tiers: policy.tiers.as_ref().map(ToString::to_string),
         cost: policy.cost.to_string(),
         on_failure: policy.on_failure.to_string(),
         deadline: Wait(policy.deadline.unwrap_or(usual)),
@@ -119,11 +125,10 @@ struct StandingJson<'a> {
 
 impl<'a> StandingJson<'a> {
     fn new(standing: &Standing<'a>, fields: &DescribedFields<'_>) -> Self {
-        use tollgate_policy::Fields as _;
         let why = match (standing.applies, standing.fails) {
             (true, _) => "every condition holds".to_owned(),
             (false, None) => "an earlier policy counts, and `match` is \"first\"".to_owned(),
-            (false, Some(condition)) => match fields.field(&condition.field) {
+            (false, Some(condition)) => match condition.value_of(fields) {
                 Some(value) => format!("`{}` is `{value}`", condition.field),
                 None => format!("`{}` is absent", condition.field),
             },

@@ -152,10 +152,19 @@ fn file_lines(policies: &Policies, others: &BTreeMap<String, Policy>) -> Vec<Str
 
 /// A policy in lines.
 fn policy_lines(policy: &Policy) -> Vec<String> {
-    let Policy { when, entries, on_failure, deadline, cost, shard, shadow, .. } = policy;
+    let Policy {
+        when, entries, unlimited, tiers, on_failure, deadline, cost, shard, shadow, ..
+    } = policy;
     let mut lines = Vec::new();
     if !when.is_empty() {
         lines.push(format!("when: {}", conditions(when)));
+    }
+    if *unlimited {
+        lines.push("limits: unlimited".to_owned());
+        return lines;
+    }
+    if let Some(tiers) = tiers {
+        lines.push(format!("tiers: {tiers}"));
     }
     for entry in entries {
         let subject: Vec<_> = entry.subject.iter().map(Dimension::to_string).collect();

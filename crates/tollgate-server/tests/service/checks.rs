@@ -464,6 +464,40 @@ async fn a_request_is_explained() {
     assert_eq!(said["revision"], service.gate.current().revision().to_string());
 }
 
+/// The process's clock decides which policy applies, and the explanation says what it shows.
+#[tokio::test]
+async fn a_policy_by_the_time_is_explained() {
+    let policy = |name: &str, when: &str| {
+        format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"deny\"\nwhen = {{ {when} }}\n\
+             limits = [{{ subject = \"ip\", limit = \"9/h\" }}]\n"
+        )
+    };
+    let text = format!(
+        "version = 1\nmatch = \"first\"\n{}{}",
+        policy("am", "time = \"00:00-12:00 Asia/Tokyo\""),
+        policy("pm", "time = \"12:00-00:00 Asia/Tokyo\""),
+    );
+    let gate = gate_of(&text, AnyStore::Memory(tollgate::MemoryStore::new()));
+    let service = Service::start_with(gate, |_| {}).await;
+    let mut client = service.client().await;
+    let said = client.get("/v1/explain?ip=192.0.2.7").await.json();
+    let policies = said["policies"].as_array().unwrap();
+    let applying: Vec<_> = policies.iter().filter(|policy| policy["applies"] == true).collect();
+    assert_eq!(applying.len(), 1, "{said}");
+    assert_eq!(said["answer"]["policy"], applying[0]["policy"]);
+    let other = policies.iter().find(|policy| policy["applies"] == false).unwrap();
+    assert_eq!(other["fails"]["field"], "time");
+    let span = other["fails"]["any_of"][0].as_str().unwrap();
+    assert!(span.ends_with(":00 Asia/Tokyo"), "{said}");
+    // The hour of the clock in that zone, which is in the half of the other policy.
+    let why = other["why"].as_str().unwrap();
+    let hour: u8 = why.trim_end_matches('`')[why.len() - 6..][..2].parse().unwrap();
+    assert_eq!(hour < 12, other["policy"] == "pm", "{said}");
+    let said = client.get("/v1/policies").await.json();
+    assert_eq!(said["policies"][1]["when"][0]["any_of"][0], "12:00-00:00 Asia/Tokyo");
+}
+
 /// A caller that asks for one list of many policies gets no answer of megabytes.
 #[tokio::test]
 async fn policies_are_listed_page_by_page() {

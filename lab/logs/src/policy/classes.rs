@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
+use tollgate::Time;
 use tollgate_policy::{Combine, Condition, Entry, Field, OnFailure, Policies, Policy};
 
 use super::layout::{Layout, conditions};
@@ -47,6 +48,8 @@ impl Classes {
             values: values.iter().map(|value| super::request::as_text(value.clone())).collect(),
             by: Cow::Borrowed(""),
             cost: None,
+            // No class goes by the time: that is not a value of a line.
+            now: Time::from_micros(0),
         };
         let holding: Vec<usize> = match &self.tester {
             None => Vec::new(),

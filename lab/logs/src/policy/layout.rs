@@ -103,7 +103,7 @@ fn column(field: &Field, given: &[(Field, String)]) -> Result<Option<Column>, Er
     }
 }
 
-/// The fields of subjects, and their possible replacements.
+/// The fields of subjects, their possible replacements, and those that tiers go by.
 fn counted(policies: &Policies) -> Vec<Field> {
     let of_entry = |entry: &Entry| {
         let instead = entry.absent.values().filter_map(|absent| match absent {
@@ -114,7 +114,9 @@ fn counted(policies: &Policies) -> Vec<Field> {
             entry.subject.iter().chain(instead).filter_map(Dimension::field).cloned().collect();
         all
     };
-    policies.policies().iter().flat_map(|policy| &policy.entries).flat_map(of_entry).collect()
+    let all = policies.policies().iter();
+    let tiers = all.clone().filter_map(|policy| Some(policy.tiers.as_ref()?.by().clone()));
+    all.flat_map(|policy| &policy.entries).flat_map(of_entry).chain(tiers).collect()
 }
 
 fn costs(policies: &Policies) -> Vec<Field> {

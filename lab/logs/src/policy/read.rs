@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use tollgate::Time;
 use tollgate_policy::{Field, Policies};
 
 use super::classes::Classes;
@@ -346,6 +347,7 @@ impl Requests {
                 .cost
                 .as_ref()
                 .map(|(field, _)| (field, (!lacks_cost).then_some(event.cost))),
+            now: Time::from_micros(event.at_us),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use tollgate::Time;
 use tollgate_policy::{Field, Fields};
 
 /// The field with the client of `--by`, for limits without a file.
@@ -20,6 +21,8 @@ pub(super) struct Request<'a> {
     pub(super) by: Cow<'a, str>,
     /// The field with the cost, and its value; `None` where the request has none.
     pub(super) cost: Option<(&'a Field, Option<u32>)>,
+    /// The time of the log, by which conditions on a time or a day hold.
+    pub(super) now: Time,
 }
 
 impl Fields for Request<'_> {
@@ -34,6 +37,10 @@ impl Fields for Request<'_> {
         }
         matches!(field, Field::Custom(name) if BY.strip_prefix("field.") == Some(name))
             .then_some(Cow::Borrowed(&*self.by))
+    }
+
+    fn now(&self) -> Time {
+        self.now
     }
 }
 

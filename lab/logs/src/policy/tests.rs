@@ -7,7 +7,7 @@ use std::path::Path;
 
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Time};
-use tollgate_policy::{Field, Format};
+use tollgate_policy::{Condition, Field, Format, Rule};
 
 use super::*;
 use crate::By;
@@ -208,6 +208,46 @@ fn limits_count_by_the_field_of_the_command_at_its_costs() {
     let same = diff(&requests, &old, &old, &mut |_| panic!("nobody"), &mut |_| Ok(())).unwrap();
     assert!(same.is_same() && same.to_denied.policies.is_empty());
     assert!(limits_as_policies("5/10x", false).is_err());
+}
+
+/// A condition on the time holds by the times of the log, whenever it is replayed.
+#[test]
+fn times_of_day_are_those_of_the_log() {
+    // From 1970-01-12 13:46:40 UTC: 13:59:59, 14:00:00 twice, and 14:01:00.
+    let text = log(&[
+        (799, 1, 0, None, 1),
+        (800, 1, 0, None, 1),
+        (800, 1, 2, None, 1),
+        (860, 1, 2, None, 1),
+    ]);
+    let rules = policies(
+        "version = 1\n[[policies]]\nname = \"a\"\non_failure = \"deny\"\n\
+         when = { time = \"14:00-14:01\", path = \"*\" }\n\
+         limits = [{ subject = \"ip\", limit = \"1/1h\" }]\n",
+    );
+    let requests = read(&text, &[&rules]);
+    let report = replay(&requests, &rules, &mut |_| Ok(()), &mut |_| Ok(())).unwrap();
+    assert_eq!((report.policies[0].admitted, report.denied, report.no_policy), (1, 1, 2));
+}
+
+/// Tiers go by the value of each line: requests with different ones are not of one class.
+#[test]
+fn each_request_of_a_log_has_its_tier() {
+    let text = log(&[
+        (0, 1, 0, Some(1), 1),
+        (1, 2, 0, Some(2), 1),
+        (2, 1, 0, Some(1), 1),
+        (3, 2, 0, Some(2), 1),
+    ]);
+    let tiers = tollgate_policy::Tiers::parse(&Field::User, "t.csv", "key,tier\n\"u,1%\",gold\n");
+    let gold = Condition::parse("tier", ["gold"]).unwrap();
+    let entry = Entry::new(["ip"], "1/1h").unwrap();
+    let entry = entry.overridden(vec![gold], Rule::Unlimited);
+    let policy = Policy::new("a", OnFailure::Deny).entry(entry).tiers(tiers.unwrap());
+    let rules = Policies::new(Combine::First, vec![policy]).unwrap();
+    let requests = read(&text, &[&rules]);
+    let report = replay(&requests, &rules, &mut |_| Ok(()), &mut |_| Ok(())).unwrap();
+    assert_eq!((report.policies[0].admitted, report.denied), (3, 1));
 }
 
 proptest! {
