@@ -240,7 +240,7 @@ test("limits that mean the same are equal", () => {
   assert.ok(!new Limits("10/m").equals(new Limits("11/m")));
   assert.ok(!new Limits("10/m").equals("10/m"));
   assert.equal(`${new Limits("10/s")}`, "10/s via sliding_log");
-  assert.throws(() => new Limits("10 per month"), LimitError);
+  assert.throws(() => new Limits("10 per 2 months"), LimitError);
   assert.equal(new Limits("10/m", "api").policy, "api");
 });
 

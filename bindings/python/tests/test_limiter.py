@@ -199,7 +199,7 @@ def test_strings_of_the_library_limits_mean_the_same() -> None:
         assert hash(Limits(theirs)) == hash(Limits(ours))
     assert Limits("10/m") != Limits("11/m")
     with pytest.raises(tollgate_limiter.LimitError, match="calendar periods"):
-        Limits("10 per month")
+        Limits("10 per 2 months")
     assert str(Limits("10/s")) == "10/s via sliding_log"
 
 

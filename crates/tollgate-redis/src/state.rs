@@ -3,7 +3,8 @@
 use tollgate::engine::{self, VecLog, VecStates};
 use tollgate::strategy::{Entry, LuaStep};
 use tollgate::{
-    Anchor, BanLength, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy,
+    Anchor, BanLength, Calendar, CalendarUnit, Limit, LimitSet, Period, Place, Quota, Refill,
+    Rounding, Strategy,
 };
 
 use crate::compose::{Form, has_state, in_state_order, most_of, set_tag, tag};
@@ -161,8 +162,15 @@ fn is_of(limit: &Limit, named: &TaggedLimit) -> bool {
     let spec = limit.lua_spec();
     limit.strategy() == named.strategy
         && spec.step.is_some_and(|step| step.code == named.step.code)
-        && spec.numbers[..] == named.numbers[..]
+        && own_numbers(named.step, &spec.numbers) == own_numbers(named.step, &named.numbers)
         && named.most.is_none_or(|most| most == most_of(limit))
+}
+
+/// The numbers of a limit. The edges of a calendar, which come last, are those around the time of
+/// whoever wrote it.
+fn own_numbers<'n>(step: &LuaStep, numbers: &'n [u64]) -> &'n [u64] {
+    let own = step.edges.map_or(numbers.len(), |first| first - 1);
+    numbers.get(..own).unwrap_or(numbers)
 }
 
 /// A limit with the state's numbers, under the identity of `limit`.
@@ -196,6 +204,12 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
         'f' => {
             quota = Quota::new(number(0)?, period(number(1)?)?);
             quota.anchor = Some(if number(2)? == 1 { Anchor::FirstHit } else { Anchor::Epoch });
+        }
+        'k' => {
+            // A state does not name its zone. Its window counts until its own end in any.
+            let unit = CalendarUnit::of_least(period(number(1)?)?)?;
+            let own = limit.quota().calendar.clone().filter(|own| own.unit() == unit);
+            quota = Quota::in_calendar(number(0)?, own.unwrap_or_else(|| Calendar::new(unit)));
         }
         's' => {
             let precision = number(1)?;
@@ -282,7 +296,7 @@ fn read_mosts(named: &mut [TaggedLimit], mosts: &str) -> Result<(), &'static str
         return Ok(());
     }
     let mut each = mosts.split(',').map(|most| most.parse::<u64>().ok());
-    for part in named.iter_mut().filter(|part| matches!(part.step.code, 'f' | 's' | 'l')) {
+    for part in named.iter_mut().filter(|part| matches!(part.step.code, 'f' | 'k' | 's' | 'l')) {
         let most = each.next().flatten().ok_or(UNREADABLE)?;
         let units = part.numbers.first().copied().unwrap_or_default();
         if !(units..=tollgate::MAX_UNITS).contains(&most) {

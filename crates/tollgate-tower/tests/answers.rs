@@ -240,6 +240,23 @@ fn a_nearly_full_bucket_promises_no_more_than_its_rate() {
     assert_eq!(headers["ratelimit"], format!("\"b\";r=99;t={reset}").as_str());
 }
 
+/// No month is as long as the next, so its policy has no window; when it ends is exact.
+#[test]
+fn a_calendar_has_no_window_in_seconds() {
+    let clock = ManualClock::at_micros(1_711_839_600_000_000);
+    let store = MemoryStore::builder().clock(clock).build();
+    let limiter = Limiter::new(set("2/day in Europe/Berlin"), store);
+    let template = HeaderTemplate::new("p", limiter.limits()).unwrap();
+    let headers = marked(Answers::default(), &[&template], &limiter.check("bob").now().unwrap());
+    assert_eq!(headers["ratelimit-policy"], "\"p\";q=2");
+    // The day of 23 hours has just begun.
+    assert_eq!(headers["ratelimit"], "\"p\";r=1;t=82800");
+    let both = set("2/day in Europe/Berlin, 9/month in Europe/Berlin, 5/d via gcra");
+    let template = HeaderTemplate::new("p", &both).unwrap();
+    let policies = "\"p/day\";q=2, \"p/month\";q=9, \"p/1d\";q=5;w=86400";
+    assert_eq!(template.policy(), policies);
+}
+
 #[test]
 fn with_many_limits_only_the_one_that_binds_is_listed() {
     let text = (1..=17).map(|n| format!("{}/{n}s", 100 - n)).collect::<Vec<_>>().join(", ");

@@ -83,9 +83,9 @@ pub use hold::{
 pub use inspection::{Inspection, MAX_SHOWN_HOLDS};
 pub use ipv4::ipv4_text;
 pub use limit::{
-    Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitKind, LimitSet, MAX_BARE_UNITS,
-    MAX_COST, MAX_LIMITS, MAX_UNIT_BYTES, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill,
-    Rounding, Share, Unit,
+    Anchor, BanLength, Calendar, CalendarUnit, Lease, LeaseShare, LeaseSize, Limit, LimitKind,
+    LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS, MAX_UNIT_BYTES, MAX_UNITS, MIN_LEASE_US,
+    Meaning, Place, Quota, Refill, Rounding, Share, Unit,
 };
 pub use limiter::{Admin, Guard, Limiter, Pending, Waiting, call};
 #[cfg(feature = "tokio")]

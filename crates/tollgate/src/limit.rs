@@ -4,8 +4,9 @@ use core::fmt;
 
 use crate::error::ParseError;
 use crate::strategy::{Compiled, LuaSpec, Shape, Step, Strategy, most_used};
-use crate::time::Period;
+use crate::time::{Period, Time};
 
+mod calendar;
 mod kind;
 mod lease;
 mod meaning;
@@ -15,6 +16,8 @@ mod set;
 mod share;
 mod unit;
 
+pub use calendar::{Calendar, CalendarUnit};
+pub(crate) use calendar::{Edge, MONTHS, WEEKDAYS, Window, ordinal};
 pub use kind::LimitKind;
 pub(crate) use lease::LeasePart;
 pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
@@ -73,6 +76,7 @@ impl Limit {
         strategy: Strategy,
     ) -> Result<Self, (String, QuotaError)> {
         let text = quota.rate();
+        check_calendar(&mut quota, strategy).map_err(|refusal| (text.clone(), refusal))?;
         check_options(&quota, strategy).map_err(|refusal| (text.clone(), refusal))?;
         check_ranges(&quota).map_err(|refusal| (text.clone(), refusal))?;
         let compile = |quota: &Quota| {
@@ -88,7 +92,7 @@ impl Limit {
             quota.debt = None;
         }
         let own = || match strategy.kind() {
-            LimitKind::Rate => format!("{strategy}/{}", quota.period),
+            LimitKind::Rate => format!("{strategy}/{}", quota.window()),
             // Other numbers keep the count.
             LimitKind::Slots | LimitKind::Ban => strategy.name().to_owned(),
         };
@@ -242,6 +246,12 @@ impl Limit {
         self.step.lua_spec()
     }
 
+    /// The same limit for a store whose steps in Lua know the windows around this time.
+    #[must_use]
+    pub fn around(&self, now: Time) -> Self {
+        Self { step: self.step.around(now), ..self.clone() }
+    }
+
     /// The most units that can be used: the capacity and the debt.
     pub(crate) fn most(&self) -> u64 {
         self.most
@@ -266,6 +276,30 @@ fn with_unit(mut identity: String, quota: &Quota) -> String {
     }
     identity.shrink_to_fit();
     identity
+}
+
+/// Rejects a calendar that cannot be counted. The period of one follows from its unit.
+fn check_calendar(quota: &mut Quota, strategy: Strategy) -> Result<(), QuotaError> {
+    let Some(calendar) = &quota.calendar else { return Ok(()) };
+    if strategy != Strategy::FixedWindow {
+        return Err(QuotaError::new(
+            Element::Period,
+            format!(
+                "`{strategy}` counts in times of one length, and a {} has many",
+                calendar.unit().name()
+            ),
+            "use `via fixed_window`, or a duration, as in `30d`".to_owned(),
+        ));
+    }
+    if quota.anchor.is_some() {
+        return Err(QuotaError::new(
+            Element::Units,
+            "a calendar takes no `anchor`: its windows begin at dates".to_owned(),
+            "leave it out; `from` moves the date".to_owned(),
+        ));
+    }
+    quota.period = calendar.unit().least();
+    Ok(())
 }
 
 /// Rejects an option that the strategy does not have, rather than ignore it.
@@ -320,7 +354,9 @@ fn fill_defaults(quota: &mut Quota, strategy: Strategy) {
             "burst" => quota.burst = quota.burst.or(Some(quota.units)),
             "rounding" => quota.rounding = quota.rounding.or(Some(Rounding::default())),
             "refill" => quota.refill = quota.refill.or(Some(Refill::default())),
-            "anchor" => quota.anchor = quota.anchor.or(Some(Anchor::default())),
+            "anchor" if quota.calendar.is_none() => {
+                quota.anchor = quota.anchor.or(Some(Anchor::default()));
+            }
             "precision" => {
                 let tenth = Period::from_micros(quota.period.as_micros() / 10);
                 quota.precision = quota.precision.or(tenth);
@@ -354,9 +390,15 @@ fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
 }
 
 fn rate_text(quota: &Quota, strategy: Strategy) -> String {
-    let mut text = format!("{}/{:#}", quota.units, quota.period);
+    let mut text = match &quota.calendar {
+        Some(calendar) => format!("{}/{}", quota.units, calendar.unit().name()),
+        None => format!("{}/{:#}", quota.units, quota.period),
+    };
     if quota.unit != Unit::REQUESTS {
         text += &format!(" of {}", quota.unit);
+    }
+    if let Some(calendar) = &quota.calendar {
+        text += &calendar.place();
     }
     if let Some(burst) = quota.burst {
         text += &format!(" burst {burst}");

@@ -1,8 +1,8 @@
-//! The notation of limits: `[NAME:] N/D [of UNIT] [burst B] [precision P] [rounding R] [refill R]
-//! [anchor A] [debt M] [via STRATEGY] [lease L]`, `[NAME:] N at once [hold D]` or `[NAME:] ban D
-//! after N denials in D [up to D]`, joined by `,` or `;`.
+//! The notation of limits: `[NAME:] N/D [of UNIT] [in ZONE] [from EDGE] [burst B] [precision P]
+//! [rounding R] [refill R] [anchor A] [debt M] [via STRATEGY] [lease L]`,
+//! `[NAME:] N at once [hold D]` or `[NAME:] ban D after N denials in D [up to D]`, joined by `,` or
+//! `;`.
 
-use core::iter::Peekable;
 use core::ops::Range;
 use core::str::FromStr;
 
@@ -16,31 +16,21 @@ use crate::time::Period;
 
 mod at_once;
 mod ban;
+mod calendar;
 mod foreign;
 mod hints;
 mod lease;
+mod quota;
 mod reader;
 
 use ban::BAN;
 use hints::{choices, did_you_mean, list};
 use lease::WrittenLease;
-use reader::{LEASE, Reader, SHAPE, Token};
+use quota::Spans;
+use reader::{LEASE, OPTIONS, Reader, SHAPE, Token, is_option};
 
 /// The longest text of limits that is parsed, in bytes.
 const MAX_TEXT_BYTES: usize = 8_192;
-
-/// The options of the notation, and the values that they take.
-const OPTIONS: [(&str, &str); 9] = [
-    ("of", "a unit, as in `of tokens`"),
-    ("burst", "a whole number, as in `burst 200`"),
-    ("precision", "a duration, as in `precision 60s`"),
-    ("rounding", "conservative, interpolate or truncate"),
-    ("refill", "greedy or interval"),
-    ("anchor", "epoch or first-hit"),
-    ("debt", "a whole number from 0 up, as in `debt 200`"),
-    ("via", "a strategy, as in `via gcra`"),
-    (LEASE, "a size and a time, as in `lease 50 for 200ms`, or `lease auto`"),
-];
 
 fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitSet, ParseError> {
     if text.len() > MAX_TEXT_BYTES {
@@ -117,33 +107,6 @@ fn parse_limit(
     }
 }
 
-/// Parses a quota alone: `10/s`, `10 per 15 minutes`.
-fn parse_quota(text: &str) -> Result<Quota, ParseError> {
-    let reader = Reader { text, range: 0..text.len() };
-    let mut tokens = reader.tokens().into_iter().peekable();
-    let Some(first) = tokens.next() else {
-        return Err(ParseError::whole(text, "a quota is missing", "write one, as in `10/s`"));
-    };
-    let (quota, _) = reader.quota(first, &mut tokens)?;
-    match tokens.next() {
-        None => Ok(quota),
-        Some(more) => reader.fail(
-            more.span(),
-            "this is not a part of a quota",
-            "a quota is a number and a duration, as in `10/s`",
-        ),
-    }
-}
-
-/// The positions of a limit's numbers, for errors found later.
-struct Spans {
-    units: Range<usize>,
-    period: Range<usize>,
-    burst: Option<Range<usize>>,
-    precision: Option<Range<usize>>,
-    debt: Option<Range<usize>>,
-}
-
 impl<'a> Reader<'a> {
     fn limit(
         &self,
@@ -214,6 +177,16 @@ impl<'a> Reader<'a> {
                 continue;
             }
             given.push(word);
+            if ["in", "from"].contains(&word.text) {
+                let period = &self.text[spans.period.clone()];
+                let calendar = self.calendar_of(&quota, period, word)?;
+                let calendar = match word.text {
+                    "in" => self.zone(calendar, value)?,
+                    _ => self.edge(calendar, value, &mut tokens, is_option)?,
+                };
+                (quota.period, quota.calendar) = (calendar.unit().least(), Some(calendar));
+                continue;
+            }
             self.option(word.text, takes, value, &mut quota, &mut spans, &mut via)?;
         }
         Ok((self.build(name, quota, via, strategy, &given, &spans)?, lease))
@@ -243,55 +216,6 @@ impl<'a> Reader<'a> {
             let intro = if hint.is_empty() { "the" } else { "The" };
             format!("{hint}{intro} options are {}", list(names))
         })
-    }
-
-    /// Parses the quota that begins with `first`: `10/s`, `10 / s`, `10 per 15 minutes`.
-    fn quota(
-        &self,
-        first: Token<'a>,
-        tokens: &mut Peekable<impl Iterator<Item = Token<'a>>>,
-    ) -> Result<(Quota, Spans), ParseError> {
-        if let Some((what, remedy)) = foreign::quota(first.text) {
-            return self.fail(first.span(), what, remedy);
-        }
-        let is_option = |token: &Token<'_>| OPTIONS.iter().any(|(name, _)| *name == token.text);
-        let (units, mut period) = match first.cut('/') {
-            Some(both) => both,
-            None => {
-                let over = |next: &Token<'_>| next.text.starts_with('/') || next.text == "per";
-                let Some(over) = tokens.next_if(over) else {
-                    return self.fail(first.span(), "this is not a quota", SHAPE);
-                };
-                let rest = over.cut('/').map(|(_, rest)| rest);
-                let end = Token { text: "", start: over.span().end };
-                (first, rest.unwrap_or(end))
-            }
-        };
-        if period.text.is_empty() {
-            period = tokens.next_if(|next| !is_option(next)).unwrap_or(period);
-        }
-        // `15 minutes`: a number, and a separate word for the unit.
-        let digits = !period.text.is_empty() && period.text.bytes().all(|b| b.is_ascii_digit());
-        let apart = |next: &Token<'_>| {
-            digits && !is_option(next) && next.text.bytes().all(|b| b.is_ascii_alphabetic())
-        };
-        let unit = tokens.next_if(apart);
-        let period_span = period.start..unit.unwrap_or(period).span().end;
-        let duration = [period.text, unit.map_or("", |unit| unit.text)].concat();
-        let units_span = units.span();
-        let number = self.number(units.text, units_span.clone(), "a quota")?;
-        let us = self.duration(&duration, period_span.clone(), true)?;
-        let Some(period) = Period::from_micros(us) else {
-            let what = if us == 0 {
-                "a quota over no time at all means nothing"
-            } else {
-                "the duration is longer than 366 days"
-            };
-            return self.fail(period_span, what, "durations go from 1us to 366d");
-        };
-        let (burst, precision, debt) = (None, None, None);
-        let spans = Spans { units: units_span, period: period_span, burst, precision, debt };
-        Ok((Quota::new(number, period), spans))
     }
 
     fn option(
@@ -405,6 +329,7 @@ impl<'a> Reader<'a> {
                 );
             }
             (Some((strategy, _)), None) | (None, Some(strategy)) => strategy,
+            (None, None) if quota.calendar.is_some() => Strategy::FixedWindow,
             (None, None)
                 if quota.units > MAX_BARE_UNITS && given.iter().all(|word| word.text == "of") =>
             {
@@ -419,7 +344,8 @@ impl<'a> Reader<'a> {
             }
             (None, None) => Strategy::SlidingLog,
         };
-        for word in given.iter().filter(|word| !["via", "of"].contains(&word.text)) {
+        let all = ["via", "of", "in", "from"];
+        for word in given.iter().filter(|word| !all.contains(&word.text)) {
             if !strategy.options().contains(&word.text) {
                 let takers: Vec<_> = Strategy::RATES
                     .iter()
@@ -445,25 +371,6 @@ impl<'a> Reader<'a> {
             };
             ParseError::at(self.text, at, refusal.what, refusal.remedy)
         })
-    }
-}
-
-impl FromStr for Quota {
-    type Err = ParseError;
-
-    /// Parses units per period, without options.
-    ///
-    /// ```
-    /// use tollgate::Quota;
-    /// let quota: Quota = "10/1m".parse()?;
-    /// assert_eq!((quota.units, quota.period), (10, "60s".parse()?));
-    /// # Ok::<(), tollgate::ParseError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// An invalid quota, a number or a duration out of range, or text after the quota.
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        parse_quota(text)
     }
 }
 

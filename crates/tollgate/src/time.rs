@@ -158,7 +158,7 @@ impl DurationFault {
             }
             Self::Calendar => (
                 "months and years are calendar periods of varying length",
-                "they are not built yet: write days, as in `30d` or `365d`",
+                "write days, as in `30d` or `365d`; a limit can be of one, as in `1000/month`",
             ),
             Self::Fraction => {
                 ("durations are whole numbers", "use a smaller unit: `1500ms` instead of `1.5s`")

@@ -23,7 +23,7 @@ fn limit_error(text: &str) -> String {
 #[test]
 fn bad_limits_are_answered_as_written() {
     let cases: Vec<&str> = include_str!("data/bad_limits.txt").trim_end().split("\n\n").collect();
-    assert_eq!(cases.len(), 79);
+    assert_eq!(cases.len(), 109);
     for case in cases {
         let text = case.lines().nth(1).unwrap().strip_prefix("  ").unwrap();
         assert_eq!(limit_error(text), case);

@@ -33,6 +33,46 @@ fn what_means_one_of_our_limits_is_read_as_that() {
 }
 
 #[test]
+fn a_calendar_is_printed_whole_and_reads_back() {
+    for (written, printed, identity) in [
+        ("1000/month", "1000/month in UTC", "fixed_window/month"),
+        ("1000 per year", "1000/year in UTC", "fixed_window/year"),
+        ("5/d in Europe/Berlin", "5/day in Europe/Berlin", "fixed_window/day"),
+        ("5/day from 06:00", "5/day in UTC from 06:00", "fixed_window/day"),
+        (
+            "10000/month from 15th in America/New_York",
+            "10000/month in America/New_York from 15th",
+            "fixed_window/month",
+        ),
+        (
+            "200/w from Monday 06:00 in Asia/Tokyo",
+            "200/week in Asia/Tokyo from Monday 06:00",
+            "fixed_window/week",
+        ),
+        ("200/week in UTC from Monday 00:00", "200/week in UTC", "fixed_window/week"),
+        ("1/year from 29th February", "1/year in UTC from 29th February", "fixed_window/year"),
+        (
+            "9/month of tokens from=31st debt=2",
+            "9/month of tokens in UTC from 31st debt 2",
+            "fixed_window/month/tokens",
+        ),
+        ("9/day debt 2 in Asia/Tokyo", "9/day in Asia/Tokyo debt 2", "fixed_window/day"),
+        ("x: 9/week in UTC via fixed_window", "x: 9/week in UTC", "x"),
+    ] {
+        let printed = format!("{printed} via fixed_window");
+        assert_eq!(full(written), printed, "{written}");
+        assert_eq!(full(&printed), printed);
+        assert_eq!(written.parse::<LimitSet>().unwrap().identity(), identity);
+    }
+    // A day and a week alone are durations.
+    assert_eq!(full("5/day"), "5/d via sliding_log");
+    assert_eq!(
+        full("5/week, 5/w via fixed_window").split(", ").next(),
+        Some("5/7d anchor epoch via fixed_window")
+    );
+}
+
+#[test]
 fn what_counts_in_another_way_is_translated() {
     for (brought, says) in [
         ("5r/s", "write `5/s via uniform`"),

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::oracle::{Fields, Oracle, OracleAnswer, Rounding, Rule};
+use crate::oracle::{self, Fields, Oracle, OracleAnswer, Rounding, Rule};
 
 /// Embeds a file of `vectors/`, with its path there.
 macro_rules! embed {
@@ -28,6 +28,7 @@ pub mod wire;
 
 /// Every file of `vectors/` without holds: its path there, and its text.
 pub const VECTORS: &[(&str, &str)] = &[
+    embed!("fixed_window/calendar.txt"),
     embed!("fixed_window/charge.txt"),
     embed!("fixed_window/clock.txt"),
     embed!("fixed_window/edges.txt"),
@@ -227,15 +228,26 @@ fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
 }
 
 /// `N/D [burst B] [precision P] [rounding R] [refill interval] [anchor first-hit] [debt M]
-/// [via STRATEGY]`, after an optional `NAME:`. A reader for vectors: it trusts the options to fit
-/// the strategy.
+/// [via STRATEGY]` or `N/UNIT in ZONE [from EDGE] [debt M]`, after an optional `NAME:`. A reader
+/// for vectors: it trusts the options to fit the strategy.
 fn parse_limit(text: &str) -> Result<(Rule, Option<u64>), String> {
-    let quota = text.split_once(':').map_or(text, |(_name, quota)| quota);
+    let quota = text.split_once(": ").map_or(text, |(_name, quota)| quota);
     let mut words = quota.split_whitespace();
     let (n, d) = words
         .next()
         .and_then(|word| word.split_once('/'))
         .ok_or_else(|| format!("the limit {text:?} does not begin with a quota such as 5/10s"))?;
+    if let Some(least_us) = least_of(d, quota) {
+        let quota = quota.trim_end_matches(" via fixed_window");
+        let (calendar, debt) = match quota.split_once(" debt ") {
+            Some((calendar, debt)) => (calendar, Some(parse_number(debt)?)),
+            None => (quota, None),
+        };
+        let calendar = calendar.split_once('/').map_or("", |(_, calendar)| calendar);
+        let edges = oracle::edges_of(calendar);
+        let edges = edges.ok_or_else(|| format!("the edges of {calendar:?} are not known"))?;
+        return Ok((Rule::Dates { n: parse_number(n)?, d_us: least_us, edges }, debt));
+    }
     let one_of_it = d.starts_with(|first: char| first.is_ascii_alphabetic());
     let (n, d_us) = (
         parse_number(n)?,
@@ -270,6 +282,18 @@ fn parse_limit(text: &str) -> Result<(Rule, Option<u64>), String> {
         _ => return Err(format!("{strategy:?} is not a strategy")),
     };
     Oracle::new(rule).map(|_| (rule, debt)).map_err(|error| error.to_string())
+}
+
+/// The least length of a calendar's unit.
+fn least_of(unit: &str, quota: &str) -> Option<u64> {
+    let days = match unit {
+        "day" if quota.contains(" in ") => 1,
+        "week" if quota.contains(" in ") => 7,
+        "month" => 28,
+        "year" => 365,
+        _ => return None,
+    };
+    Some(days * 86_400_000_000)
 }
 
 /// A number with a unit, in microseconds; without a unit they are microseconds.

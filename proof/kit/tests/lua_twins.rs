@@ -31,16 +31,20 @@ fn tell(rng: &mut ChaCha8Rng, plan: &Plan, subjects: usize, operations: usize) {
 }
 
 fn twins(strategy: Strategy) {
+    twins_of(strategy.name(), |rng| Plan::from_strategy(rng, strategy));
+}
+
+fn twins_of(strategy: &str, plan_of: impl Fn(&mut ChaCha8Rng) -> Plan) {
     let mut pair = Pair::new(Texts::default());
     let mut seed = 0;
     let cases = lua::cases_of(CASES);
     while pair.seen.cases < cases {
         seed += 1;
         let mut rng = seeded(seed);
-        let plan = Plan::from_strategy(&mut rng, strategy);
+        let plan = plan_of(&mut rng);
         if let Err(difference) = pair.history(&mut rng, &plan, 1, OPERATIONS) {
             let mut rng = seeded(seed);
-            let plan = Plan::from_strategy(&mut rng, strategy);
+            let plan = plan_of(&mut rng);
             tell(&mut rng, &plan, 1, OPERATIONS);
             panic!("seed {seed}: {difference}");
         }
@@ -60,6 +64,11 @@ fn uniform() {
 #[test]
 fn fixed_window() {
     twins(Strategy::FixedWindow);
+}
+
+#[test]
+fn calendars() {
+    twins_of("calendar", Plan::of_calendar);
 }
 
 #[test]

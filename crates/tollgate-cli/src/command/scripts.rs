@@ -97,6 +97,13 @@ fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
         bail!("no limit is given: write one, as in `tollgate scripts \"10/s via gcra\"`");
     }
     input::refuse_slots(&parts, "this script")?;
+    let mut limits = parts.iter().flat_map(|(_, set)| set.limits());
+    if let Some(limit) = limits.find(|limit| limit.quota().calendar.is_some()) {
+        bail!(
+            "`{limit}` is of a calendar, and a script knows only the windows around the time at which \
+             it is made: ask by tollgate, or give a duration, such as `30d`"
+        );
+    }
     if parts.len() > MAX_PARTS {
         bail!("{} subjects are more than one check takes: at most {MAX_PARTS}", parts.len());
     }

@@ -24,7 +24,7 @@ fn limits() {
         ("99999999999999/s", &["the largest is 2^40"]),
         ("5/0s", &["a quota over no time at all means nothing"]),
         ("5/400d", &["longer than 366 days"]),
-        ("5/month", &["calendar periods", "`30d`"]),
+        ("5/1month", &["calendar periods", "`30d`"]),
         ("10/s via gcr", &["\n  10/s via gcr\n           ^^^ did you mean `gcra`?"]),
         ("10/s gcra", &["write `via gcra`"]),
         ("10/s burst 5 via sliding_log", &["`sliding_log` takes no `burst`", "`via` one that"]),

@@ -196,6 +196,12 @@ impl RedisQueues {
         if let Some(rate_script) = take_scripts.get(&text) {
             return Ok(Arc::clone(rate_script));
         }
+        // A script knows the windows around the time at which it was made.
+        if limits.limits().iter().any(|limit| limit.quota().calendar.is_some()) {
+            return Err(Error::invalid(format!(
+                "`{text}` is of a calendar, and a queue on Redis takes a duration, such as `30d`"
+            )));
+        }
         let mut check = Check::new(Mode::Partial);
         if self.0.test_clock.is_some() {
             check.clock = compose::Clock::Given;

@@ -16,8 +16,12 @@ local function read_limit(arg)
   local args = {struct.unpack('>' .. string.rep('I7', (#arg - 8) / 7), arg, 9)}
   args[#args] = nil
   -- A state with holds records the debt of a window where it is not the default.
-  if string.byte(arg) == 102
+  local letter = string.byte(arg)
+  if (letter == 102 or letter == 107)
       and (struct.unpack('>I7', arg, 2)) ~= math.min(2 * args[1], 1099511627776) then
+    return nil
+  end
+  if letter == 107 and (now < args[4] * 1000000 or now >= args[7] * 1000000) then
     return nil
   end
   local read = {step, args, args[step.capacity]}

@@ -402,7 +402,22 @@ end
 
 local function is_same(was, limit)
   return was.strategy == limit.strategy and was.code == limit.code
-    and same_numbers(was.numbers, limit.numbers)
+    and same_numbers(was.numbers, limit.numbers, limit.code == 'k' and 3 or nil)
+end
+
+-- Gives the calendars of a state the edges that the caller's `tag` brings: their own may be long
+-- over.
+local function renew_edges(limits, tag)
+  local brought = string.find(tag, 'fk2:', 1, true) and read_tag(tag) or {}
+  for i, limit in ipairs(brought) do
+    local was = limits[i]
+    if was and was.code == 'k' and limit.code == 'k' then
+      for n = 4, 7 do
+        was.numbers[n] = limit.numbers[n]
+      end
+      ready(was)
+    end
+  end
 end
 
 -- The most units that can be used of each limit as it was written. Of one that was not it is that of
@@ -433,6 +448,9 @@ local function span_of(limits)
       span = math.ceil(n[4] / n[1]) * n[2]
     elseif limit.code == 's' then
       span = n[2] * (n[3] + 1)
+    elseif limit.code == 'k' then
+      -- No window is longer than its least by more: see most_us in calendar.rs.
+      span = n[2] + 432000000000
     elseif hides_most(limit) then
       span = n[2]
     end
@@ -450,6 +468,7 @@ local function open_count(key, logs, tag, has_state, most, span)
   if wrong then
     return nil, wrong
   end
+  renew_edges(old, tag)
   local holds
   holds, wrong = read_holds(key)
   if not holds then
@@ -489,7 +508,7 @@ local function open_count(key, logs, tag, has_state, most, span)
 end
 
 -- A count as it was written, with its holds; nothing where none are open.
-local function open_held(key, logs, most)
+local function open_held(key, logs, tag, most)
   local limits, wrong, has_state = load(key, logs, #most)
   if wrong then
     return nil, wrong
@@ -497,6 +516,7 @@ local function open_held(key, logs, most)
   if not limits.held then
     return nil
   end
+  renew_edges(limits, tag)
   local holds
   holds, wrong = read_holds(key)
   if not holds then
@@ -549,7 +569,14 @@ local function each_count(a, open)
   for _, key in ipairs(KEYS) do
     local limits, most = tonumber(ARGV[a]), {}
     for i = 1, limits do
-      most[i] = (struct.unpack('>I7', ARGV[a + 3 + i], 2))
+      local arg = ARGV[a + 3 + i]
+      most[i] = (struct.unpack('>I7', arg, 2))
+      if string.byte(arg) == 107 then
+        local first, last = struct.unpack('>I7', arg, 30), struct.unpack('>I7', arg, 51)
+        if now < first * 1000000 or now >= last * 1000000 then
+          return 'other windows'
+        end
+      end
     end
     local wrong = open(key, logs_of(key, limits), ARGV[a + 1], ARGV[a + 2] == '1', most,
       tonumber(ARGV[a + 3]))
@@ -570,7 +597,7 @@ local function change(a, reply, each)
     return wrong
   end)
   if wrong then
-    return redis.error_reply(wrong)
+    return refused(wrong)
   end
   local before_ms, mark = longest_pttl(count.keys), mark_of(KEYS[1])
   end_due(count)

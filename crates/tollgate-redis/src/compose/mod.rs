@@ -17,6 +17,6 @@ pub(crate) use self::form::{Form, in_state_order, tag};
 pub use self::form::{has_state, set_tag};
 pub use self::parts::Parts;
 pub use self::rare::{
-    HoldScripts, adjust, charge, count_args, inspect, open_holds, refund, reset, swap,
+    HoldScripts, adjust, charge, count_args, inspect, open_holds, refund, refund_edges, reset, swap,
 };
 pub(crate) use self::rare::{all_codes, most_of, with_clock};

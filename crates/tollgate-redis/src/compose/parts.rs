@@ -122,13 +122,19 @@ impl Parts {
     pub(super) fn step_table(&self, name: &str, steps: &[&LuaStep], functions: &[&str]) -> String {
         let mut text = format!("local {name} = {{\n");
         for step in steps {
-            let _ = write!(text, "  {} = {{capacity = {}, ", step.code, step.capacity);
-            for function in functions.iter().filter(|function| self.has(step, function)) {
-                let _ = write!(text, "{function} = {}_{function}, ", step.name);
-            }
-            text.push_str("},\n");
+            let _ = writeln!(text, "  {} = {},", step.code, self.step_row(step, functions));
         }
         text.push_str("}\n");
+        text
+    }
+
+    /// The Lua table of a step's functions.
+    pub(super) fn step_row(&self, step: &LuaStep, functions: &[&str]) -> String {
+        let mut text = format!("{{capacity = {}, ", step.capacity);
+        for function in functions.iter().filter(|function| self.has(step, function)) {
+            let _ = write!(text, "{function} = {}_{function}, ", step.name);
+        }
+        text.push('}');
         text
     }
 

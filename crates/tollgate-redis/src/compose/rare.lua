@@ -9,6 +9,10 @@ local function refused(wrong)
   if string.sub(wrong, -11) == 'other steps' then
     return {ARGV[1], -4}
   end
+  -- The caller brings others, around the time of the server.
+  if wrong == 'other windows' then
+    return {ARGV[1], -11, now}
+  end
   return redis.error_reply(wrong)
 end
 
@@ -434,7 +438,10 @@ function unit.name(key, limits)
   for identity in string.gmatch(string.match(key, '^.*[}>]:?(.*)$'), '[^,]+') do
     i = i + 1
     if limits[i] then
-      limits[i].unit = string.match(identity, '/(%l[%l%d_]*)$')
+      local name = string.match(identity, '/(%l[%l%d_]*)$')
+      -- A calendar of requests ends with its period.
+      local is_period = name and string.find(' day week month year ', ' ' .. name .. ' ', 1, true)
+      limits[i].unit = not is_period and name or nil
     end
   end
 end

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use tollgate::strategy::{LuaStep, lua_steps};
-use tollgate::{Limit, LimitSet, Unit, engine};
+use tollgate::{Limit, LimitSet, Time, Unit, engine};
 
 use super::clock::{Clock, GIVEN_LIFETIME_MS, encoded_expiry};
 use super::form::{has_state, in_state_order, set_tag};
@@ -40,6 +40,19 @@ pub fn count_args(limits: &LimitSet) -> Vec<Vec<u8>> {
         arg
     });
     texts.into_iter().map(String::into_bytes).chain(each).collect()
+}
+
+/// The end of a limit's argument of a refund: of a calendar, its numbers after the units, with the
+/// edges around this time.
+#[must_use]
+pub fn refund_edges(limit: &Limit, now: Time) -> String {
+    let spec = limit.around(now).lua_spec();
+    let has_edges = spec.step.is_some_and(|step| step.edges.is_some());
+    let numbers = spec.numbers.get(1..).filter(|_| has_edges);
+    numbers.map_or_else(String::new, |numbers| {
+        let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        format!("@{}", texts.join(","))
+    })
 }
 
 /// The most units that can be used of a limit.
@@ -199,18 +212,21 @@ fn script_of(
     }
     text.push_str("local lacks = refusal()\nif lacks then\n  return lacks\nend\n");
     text.push_str(&parts.mul_div);
-    for step in steps {
-        if !is_simple(&step) {
-            text.push_str(parts.hot(step));
-        }
-        text.push_str(parts.cold(step));
-    }
     let functions = [
         "view", "judge", "charge", "owes", "deny", "numbers", "migrate", "refund", "grant",
         "repair",
     ];
-    text.push_str(&parts.step_table("steps", steps, &functions));
+    text.push_str("local steps = {}\n");
     for step in steps {
+        // In a block: a script has at most 200 local variables at a time. The functions of a log
+        // are called by their names.
+        let (begin, end) = if step.words == Some(0) { ("", "") } else { ("do\n", "end\n") };
+        text.push_str(begin);
+        if !is_simple(&step) {
+            text.push_str(parts.hot(step));
+        }
+        text.push_str(parts.cold(step));
+        let _ = write!(text, "steps.{} = {}\n{end}", step.code, parts.step_row(step, &functions));
         if let Some(counts) = Kind::of(step).counts {
             let _ = writeln!(text, "steps.{}.counts = '{counts}'", step.code);
         }

@@ -3,8 +3,9 @@
 -- limit. ARGV: the nonce, the cost, when it was charged, until when it could be given back, the
 -- number of the charge, how many units are given back at most; for each subject how many limits and
 -- how long what they count can matter, and for each of them its strategy's letter, when it was
--- charged, until when that could be given back, the most units that can be used, and for a cost of
--- several units its own amount, of which all is given back.
+-- charged, until when that could be given back, the most units that can be used, for a cost of
+-- several units its own amount, of which all is given back, and behind `@` for a calendar its numbers
+-- after the units, with the edges around now.
 local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
 -- How many units were given back before; a mark without a number says all of them.
 local marked = KEYS[1] ~= KEYS[2]
@@ -38,14 +39,32 @@ while k <= #KEYS do
     charged = {}, most = {}, is_carried = false}
   for i = 1, subject.count do
     subject.logs[i] = KEYS[k + 1 + i]
-    local letter, at, till, most, own = string.match(ARGV[a + 1 + i], '^(%l)(%d+):(%d+):(%d+):?(%d*)$')
-    subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till), own = tonumber(own)}
+    local letter, at, till, most, own, edges =
+      string.match(ARGV[a + 1 + i], '^(%l)(%d+):(%d+):(%d+):?(%d*)@?([%d,]*)$')
+    subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till), own = tonumber(own),
+      edges = edges}
     subject.most[i] = tonumber(most)
   end
   local wrong
   subject.held, wrong, subject.has_state = load(subject.key, subject.logs, subject.count)
   if wrong then
     return redis.error_reply(wrong)
+  end
+  for i = 1, subject.count do
+    local limit, brought = subject.held[i], {}
+    for number in string.gmatch(subject.charged[i].edges, '%d+') do
+      brought[#brought + 1] = tonumber(number)
+    end
+    if limit and limit.code == 'k' and limit.numbers[2] == brought[1]
+        and limit.numbers[3] == brought[2] then
+      if now < brought[3] * 1000000 or now >= brought[6] * 1000000 then
+        return {ARGV[1], -11, now}
+      end
+      for n = 3, 6 do
+        limit.numbers[n + 1] = brought[n]
+      end
+      ready(limit)
+    end
   end
   if subject.held.held then
     subject.holds, wrong = read_holds(subject.key)

@@ -3,8 +3,8 @@
 -- for, or 0 where its id does not record it. From the sixth on, the counts.
 local name, ttl, asked = name_of(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local counts, at, renewed = {}, now, 0
-local wrong = each_count(6, function(key, logs, _, _, most)
-  local count, wrong = open_held(key, logs, most)
+local wrong = each_count(6, function(key, logs, tag, _, most)
+  local count, wrong = open_held(key, logs, tag, most)
   if wrong then
     return wrong
   end

@@ -12,8 +12,8 @@ local is_name_alone = string.sub(id, 1, 2) == '4e'
 local member = not name and member_of(id, cost)
 local keeps = string.sub(id, 1, 2) ~= '61'
 local counts, known, found, misused, at = {}, nil, false, false, now
-local wrong = each_count(6, function(key, logs, _, _, most)
-  local count, wrong = open_held(key, logs, most)
+local wrong = each_count(6, function(key, logs, tag, _, most)
+  local count, wrong = open_held(key, logs, tag, most)
   if wrong then
     return wrong
   end

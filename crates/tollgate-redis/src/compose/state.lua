@@ -7,7 +7,7 @@ end
 
 -- Whether a limit is a window or a log, whose numbers do not include the debt.
 local function hides_most(limit)
-  return limit.code == 'f' or limit.code == 's' or limit.code == 'l'
+  return string.find('fksl', limit.code, 1, true) ~= nil
 end
 
 -- Reads what a state or the head of a log says of itself: the version, then for each limit two
@@ -109,11 +109,13 @@ local function read_state(v, limits, from)
   return limits
 end
 
-local function same_numbers(a, b)
+-- Whether a limit has the numbers of another. The edges of a calendar, which come last, are those
+-- around the time of whoever wrote it.
+local function same_numbers(a, b, last)
   if a == b then
     return true
   end
-  for i = 1, math.max(#a, #b) do
+  for i = 1, last or math.max(#a, #b) do
     if a[i] ~= b[i] then
       return false
     end
@@ -140,11 +142,16 @@ local function carry(old, is, steps, now)
     return 2, fresh
   end
   local step, was = steps[is.code], steps[old.code]
-  if old.code == is.code and same_numbers(old.numbers, is.numbers) then
+  local last = is.code == 'k' and 3 or nil
+  if old.code == is.code and same_numbers(old.numbers, is.numbers, last) then
     return 0, old.words
   end
   if is.count == 0 then
     return 1, fresh
+  end
+  if is.code == 'k' and old.code == 'k' and old.numbers[2] == is.numbers[2] then
+    -- The window counts until its own end, whatever its zone and edge are now.
+    return 1, old.words
   end
   if is.count ~= 2 then
     return 1, step.migrate(old.words, now, old.numbers, step.numbers(unpack(is.numbers)))
@@ -156,6 +163,11 @@ local function carry(old, is, steps, now)
     if a then
       return 1, {a, b}
     end
+  end
+  if old.strategy == 'f' then
+    -- From a duration to a calendar, or back.
+    local _, count, at = was.view(old.words[1], old.words[2], now, was.numbers(unpack(old.numbers)))
+    return 1, {step.view(0, 0, at, step.numbers(unpack(is.numbers))), count}
   end
   local units = math.min(consumed(was, old.words, old.numbers, now), is.numbers[4])
   if units <= 0 then

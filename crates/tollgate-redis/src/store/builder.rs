@@ -1,7 +1,7 @@
 //! Builds and connects a store.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use sha1::Digest as _;
 use tollgate::{Clock as TimeSource, StoreError};
@@ -139,6 +139,7 @@ impl Builder {
             plans: Plans::new(clock, parts, scripts),
             rare,
             forgotten_requests: AtomicU64::new(0),
+            ahead_us: AtomicI64::new(0),
             denials: Denials::default(),
         }))
     }

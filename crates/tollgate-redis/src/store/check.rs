@@ -6,7 +6,7 @@ use tollgate::strategy::Shape;
 use tollgate::{Counted, Limit, LimitSet, Question, StoreError, Subject};
 
 use super::holds::is_held;
-use super::plan::asked;
+use super::plan::{Plan, asked};
 use super::redis_store::RedisStore;
 use super::reply::{StoredValue, read_outcome, read_request, read_states};
 use super::swap;
@@ -29,7 +29,7 @@ impl RedisStore {
         let parts = subjects.iter().zip(limits.iter().chain(limits));
         let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();
         let (one, _) = parts.split_at(limits.len());
-        let plan = self.0.plans.get(&Question::new(one, 1, Mode::Whole))?;
+        let plan = self.0.plans.get(&Question::new(one, 1, Mode::Whole), self.server_time())?;
         self.0.client.load(&plan.script, self.0.deadline).await?;
         let Some(batch) = &plan.batch else { return Ok(()) };
         let for_check =
@@ -71,10 +71,37 @@ impl RedisStore {
         {
             return Box::pin(self.check_by_swapping(question, nonce, by)).await;
         }
-        let plan = self.0.plans.get(question)?;
+        let mut plan = self.0.plans.get(question, self.server_time())?;
         if plan.held.is_recent() {
             return Box::pin(self.check_among_holds(question, nonce, by)).await;
         }
+        let mut answer = self.send_check(&plan, question, nonce, by).await?;
+        if self.has_other_windows(&answer) {
+            plan = self.0.plans.get(question, self.server_time())?;
+            answer = Box::pin(self.send_check(&plan, question, nonce, by)).await?;
+        }
+        if is_held(&answer) {
+            plan.held.note();
+            return Box::pin(self.check_among_holds(question, nonce, by)).await;
+        }
+        if question.request.is_none() {
+            return read_outcome(&answer, question, plan.limits, nonce);
+        }
+        let (number, forgotten, answer) = read_request(&answer)?;
+        let mut outcome = read_outcome(answer, question, plan.limits, number)?;
+        outcome.repeated = number != nonce;
+        outcome.overused = forgotten.count(&self.0.forgotten_requests);
+        Ok(outcome)
+    }
+
+    /// Calls the script of a check.
+    async fn send_check(
+        &self,
+        plan: &Plan,
+        question: &Question<'_>,
+        nonce: u64,
+        by: Deadline,
+    ) -> Result<Vec<Value>, StoreError> {
         let keys = plan.keys() + usize::from(question.request.is_some());
         let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
         let mut key = String::new();
@@ -101,19 +128,7 @@ impl RedisStore {
         for word in &plan.number_args {
             call.word(word.as_str());
         }
-        let answer = self.send(call, by).await?;
-        if is_held(&answer) {
-            plan.held.note();
-            return Box::pin(self.check_among_holds(question, nonce, by)).await;
-        }
-        if question.request.is_none() {
-            return read_outcome(&answer, question, plan.limits, nonce);
-        }
-        let (number, forgotten, answer) = read_request(&answer)?;
-        let mut outcome = read_outcome(answer, question, plan.limits, number)?;
-        outcome.repeated = number != nonce;
-        outcome.overused = forgotten.count(&self.0.forgotten_requests);
-        Ok(outcome)
+        self.send(call, by).await
     }
 
     async fn check_by_swapping(

@@ -12,8 +12,8 @@ use tollgate::engine::{
     SETTLED_FOR_US, ShownHold,
 };
 use tollgate::{
-    Amounts, Carried, Cost, Counted, Hold, HoldId, HoldTerms, MAX_SHOWN_HOLDS, Patience, Period,
-    Question, Settled, StoreError, Time,
+    Amounts, Carried, Cost, Counted, Hold, HoldId, HoldTerms, LimitSet, MAX_SHOWN_HOLDS, Patience,
+    Period, Question, Settled, StoreError, Time,
 };
 
 use super::plan::{CountArgs, HoldTask, asked};
@@ -28,12 +28,20 @@ use crate::node::{Call, Deadline};
 pub(super) struct Counts {
     pub(super) keys: Vec<String>,
     each: SmallVec<[Arc<CountArgs>; 1]>,
+    sets: SmallVec<[LimitSet; 1]>,
 }
 
 impl Counts {
     fn add(&mut self, store: &RedisStore, counted: Counted<'_>) {
         self.keys.push(store.0.keys.for_count(counted));
-        self.each.push(store.0.plans.count_args(counted.limits));
+        self.each.push(store.0.plans.count_args(counted.limits, store.server_time()));
+        self.sets.push(counted.limits.clone());
+    }
+
+    /// Takes the edges of calendars around the server's time, which has become known.
+    fn renew_edges(&mut self, store: &RedisStore) {
+        let now = store.server_time();
+        self.each = self.sets.iter().map(|set| store.0.plans.count_args(set, now)).collect();
     }
 
     /// The number of their limits.
@@ -123,7 +131,7 @@ impl RedisStore {
             && question.parts.len() == 1
             && question.hold.is_none_or(|terms| terms.id.name().is_none());
         let task = HoldTask::Among { is_simple };
-        let answer = self.call_holds(task, &counts, &args[..], nonce, by).await?;
+        let answer = self.call_holds(task, &mut counts, &args[..], nonce, by).await?;
         match (&answer[..], question.request) {
             ([Value::Int(-1)], _) => Err(Question::of_other_question()),
             ([Value::Int(-5), number, granted, now, rows @ ..], Some(_)) => {
@@ -150,7 +158,7 @@ impl RedisStore {
         actual: Amounts<'_>,
         by: Deadline,
     ) -> Result<Option<Settled>, StoreError> {
-        let counts = self.counts_of(hold);
+        let mut counts = self.counts_of(hold);
         let nonce = self.next_nonce();
         let keeps_ms = SETTLED_FOR_US / 1_000;
         let [id, cost] = told_of(hold);
@@ -159,7 +167,7 @@ impl RedisStore {
             && hold.cost.amounts().plain().and(actual.plain()).is_some()
             && hold.id.name().is_none();
         let task = HoldTask::Settle { is_simple };
-        let answer = self.call_holds(task, &counts, &args, nonce, by).await?;
+        let answer = self.call_holds(task, &mut counts, &args, nonce, by).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
         };
@@ -191,13 +199,13 @@ impl RedisStore {
         hold: &Hold,
         ttl_us: u64,
     ) -> Result<Option<Time>, StoreError> {
-        let counts = self.counts_of(hold);
+        let mut counts = self.counts_of(hold);
         let nonce = self.next_nonce();
         let asked_us = hold.id.asked_us().unwrap_or(0);
         let args =
             [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string(), asked_us.to_string()];
         let by = self.usual_deadline();
-        let answer = self.call_holds(HoldTask::Renew, &counts, &args[..], nonce, by).await?;
+        let answer = self.call_holds(HoldTask::Renew, &mut counts, &args[..], nonce, by).await?;
         match &answer[..] {
             [Value::Int(0)] => Ok(None),
             [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
@@ -224,6 +232,22 @@ impl RedisStore {
     /// Calls a script of the steps of these counts, or that of several questions at the same time.
     /// Where a state names another step, it calls the one of all.
     async fn call_holds(
+        &self,
+        task: HoldTask,
+        counts: &mut Counts,
+        args: impl ToRedisArgs + Copy,
+        nonce: u64,
+        by: Deadline,
+    ) -> Result<Vec<Value>, StoreError> {
+        let answer = self.call_holds_once(task, counts, args, nonce, by).await?;
+        if !self.has_other_windows(&answer) {
+            return Ok(answer);
+        }
+        counts.renew_edges(self);
+        Box::pin(self.call_holds_once(task, counts, args, nonce, by)).await
+    }
+
+    async fn call_holds_once(
         &self,
         task: HoldTask,
         counts: &Counts,

@@ -31,12 +31,19 @@ impl RedisStore {
     ) -> Result<Vec<T>, StoreError> {
         let limits = counted.limits;
         let nonce = self.next_nonce();
-        let mut call = Call::new(script, nonce, 1);
-        call.word(self.0.keys.for_count(counted))
-            .word(nonce)
-            .word(change)
-            .word(&self.0.plans.count_args(limits).args);
-        let answer = self.send(call, self.usual_deadline()).await?;
+        let by = self.usual_deadline();
+        let call = || {
+            let mut call = Call::new(script, nonce, 1);
+            call.word(self.0.keys.for_count(counted))
+                .word(nonce)
+                .word(&change)
+                .word(&self.0.plans.count_args(limits, self.server_time()).args);
+            call
+        };
+        let mut answer = self.send(call(), by).await?;
+        if self.has_other_windows(&answer) {
+            answer = self.send(call(), by).await?;
+        }
         let number = |value: &Value| match value {
             Value::Int(number) => Ok(*number),
             _ => Err(unexpected_reply()),

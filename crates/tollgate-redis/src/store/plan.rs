@@ -1,5 +1,6 @@
 //! Which script and which keys a question needs, computed once for a set of limits.
 
+use core::ops::Range;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use tollgate::engine::Mode;
-use tollgate::{LimitSet, Question, RequestId, StoreError, Unit};
+use tollgate::{LimitSet, Question, RequestId, StoreError, Time, Unit};
 
 use crate::compose::{self, Check, Clock, HoldScripts, Parts, ReplyFormat};
 use crate::key::check_suffixes;
@@ -37,6 +38,8 @@ pub(super) struct Plan {
     pub(super) limits: usize,
     /// When a count under these limits was last seen to have open holds.
     pub(super) held: LastHeld,
+    /// When it is made again, with other edges of its calendars.
+    times: Range<Time>,
 }
 
 /// When a count was last seen to have open holds. Where that was a moment ago, a check is sent
@@ -60,6 +63,21 @@ impl LastHeld {
     }
 }
 
+/// Every time: no calendar is in a plan.
+const ALWAYS: Range<Time> = Time::from_micros(0)..Time::MAX;
+
+/// The sets with the edges around a time, and while these are the best to bring.
+fn around(sets: &mut [LimitSet], now: Time) -> Range<Time> {
+    let mut times = ALWAYS;
+    for set in sets {
+        if let Some((with_edges, while_in)) = set.around(now) {
+            *set = with_edges;
+            times = times.start.max(while_in.start)..times.end.min(while_in.end);
+        }
+    }
+    times
+}
+
 /// Milliseconds since the first call, at least 1.
 fn elapsed_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -76,6 +94,7 @@ impl Plan {
             suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
             limits: sets.iter().map(|set| set.limits().len()).sum(),
             held: LastHeld::default(),
+            times: ALWAYS,
         }
     }
 
@@ -176,16 +195,21 @@ pub(super) struct CountArgs {
     pub(super) codes: String,
     /// For each limit of a reply its place in declared order.
     pub(super) places: Vec<usize>,
+    times: Range<Time>,
 }
 
 impl CountArgs {
-    fn new(limits: &LimitSet) -> Self {
+    fn new(limits: &LimitSet, now: Time) -> Self {
+        let mut limits = [limits.clone()];
+        let times = around(&mut limits, now);
+        let [limits] = &limits;
         let each = limits.limits().iter().filter_map(|limit| limit.lua_spec().step);
         let codes: BTreeSet<char> = each.map(|step| step.code).collect();
         Self {
             args: compose::count_args(limits),
             codes: codes.into_iter().collect(),
             places: compose::in_state_order(limits).iter().map(|(place, _)| *place).collect(),
+            times,
         }
     }
 }
@@ -216,18 +240,19 @@ impl Plans {
     }
 
     /// The arguments about these for scripts over any limits.
-    pub(super) fn count_args(&self, limits: &LimitSet) -> Arc<CountArgs> {
+    pub(super) fn count_args(&self, limits: &LimitSet, now: Time) -> Arc<CountArgs> {
         let known = self.count_args.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(args) = known.get(&limits.serial()) {
+        if let Some(args) = known.get(&limits.serial()).filter(|args| args.times.contains(&now)) {
             return Arc::clone(args);
         }
         drop(known);
-        let args = Arc::new(CountArgs::new(limits));
+        let args = Arc::new(CountArgs::new(limits, now));
         let mut known = self.count_args.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_PLANS {
             known.clear();
         }
-        Arc::clone(known.entry(limits.serial()).or_insert(args))
+        known.insert(limits.serial(), Arc::clone(&args));
+        args
     }
 
     /// The scripts of holds for counts of these steps.
@@ -254,7 +279,7 @@ impl Plans {
     }
 
     /// The plan of a question, composed once.
-    pub(super) fn get(&self, question: &Question<'_>) -> Result<Arc<Plan>, StoreError> {
+    pub(super) fn get(&self, question: &Question<'_>, now: Time) -> Result<Arc<Plan>, StoreError> {
         let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
         let units: Vec<Unit> = match question.cost.plain() {
             Some(_) => Vec::new(),
@@ -262,11 +287,14 @@ impl Plans {
         };
         let key = (serials, mode_number(question.mode, question.request.is_some()), units);
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = cache.plans.get(&key) {
+        if let Some(plan) = cache.plans.get(&key).filter(|plan| plan.times.contains(&now)) {
             return Ok(Arc::clone(plan));
         }
         drop(cache);
-        let sets: Vec<&LimitSet> = question.parts.iter().map(|part| part.limits).collect();
+        let mut sets: Vec<LimitSet> =
+            question.parts.iter().map(|part| part.limits.clone()).collect();
+        let times = around(&mut sets, now);
+        let sets: Vec<&LimitSet> = sets.iter().collect();
         let mut check = Check::new(question.mode);
         check.clock = self.clock;
         if !key.2.is_empty() {
@@ -290,13 +318,17 @@ impl Plans {
                 "a strategy of these limits has no step in Lua: connect with `swapping`",
             )
         };
-        let plan = Arc::new(plan.ok_or_else(without_lua)?);
+        let plan = Arc::new(Plan { times, ..plan.ok_or_else(without_lua)? });
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         if cache.plans.len() >= MAX_PLANS {
             cache.plans.clear();
         }
         // Concurrent callers share one plan, since only calls of the same plan are batched.
-        Ok(Arc::clone(cache.plans.entry(key).or_insert(plan)))
+        let shared = cache.plans.entry(key).or_insert_with(|| Arc::clone(&plan));
+        if !shared.times.contains(&now) {
+            *shared = plan;
+        }
+        Ok(Arc::clone(shared))
     }
 
     /// A plan whose script has these numbers written in.

@@ -2,15 +2,16 @@
 
 use core::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{ToRedisArgs, Value};
-use tollgate::{Clock as TimeSource, Counted, StoreError};
+use tollgate::{Clock as TimeSource, Counted, StoreError, Time, WallClock};
 
 use super::denials::Denials;
 use super::plan::Plans;
 use super::rare_scripts::RareScripts;
+use super::reply::time_of_other_windows;
 use crate::client::{Client, Topology};
 use crate::fault::ChargeState;
 use crate::key::Keys;
@@ -53,6 +54,8 @@ pub(super) struct Shared {
     pub(super) rare: RareScripts,
     pub(super) denials: Denials,
     pub(super) forgotten_requests: AtomicU64,
+    /// How far the server's clock is ahead of this process' in microseconds, if that mattered.
+    pub(super) ahead_us: AtomicI64,
 }
 
 impl fmt::Debug for RedisStore {
@@ -123,6 +126,24 @@ impl RedisStore {
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.0.keys
+    }
+
+    /// The server's time, as far as it is known: calls bring the edges of calendars around it.
+    pub(super) fn server_time(&self) -> Time {
+        if let Some(clock) = &self.0.given {
+            return clock.now();
+        }
+        let ahead_us = self.0.ahead_us.load(Ordering::Relaxed);
+        Time::from_micros(WallClock::default().now().as_micros().saturating_add_signed(ahead_us))
+    }
+
+    /// Whether a script has refused the edges of a calendar. It is asked again with those around
+    /// the server's time, which is known then.
+    pub(super) fn has_other_windows(&self, answer: &[Value]) -> bool {
+        let Some(server_us) = time_of_other_windows(answer) else { return false };
+        let ahead = i128::from(server_us) - i128::from(WallClock::default().now().as_micros());
+        self.0.ahead_us.store(i64::try_from(ahead).unwrap_or(0), Ordering::Relaxed);
+        true
     }
 
     pub(super) fn next_nonce(&self) -> u64 {

@@ -6,7 +6,7 @@ use tollgate::{Counted, Receipt, Refund, StoreError};
 
 use super::redis_store::RedisStore;
 use super::reply::{parse_unsigned, unexpected_reply};
-use crate::compose::{in_state_order, most_of};
+use crate::compose::{in_state_order, most_of, refund_edges};
 use crate::key::Keys;
 use crate::node::Deadline;
 
@@ -31,10 +31,7 @@ impl RedisStore {
         receipt: &Receipt,
         part: u64,
     ) -> Result<Refund, StoreError> {
-        let nonce = self.next_nonce();
-        let Written { keys, args, places } = self.write_refund(receipt, part, nonce, true);
-        let answer =
-            self.call(&self.0.rare.refund, &keys, args, nonce, self.usual_deadline()).await?;
+        let (answer, places) = self.call_refund(receipt, part, true, self.usual_deadline()).await?;
         let (left, units) = match &answer[..] {
             [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
             [Value::Int(0), left, units @ ..] => (parse_unsigned(left)?, units),
@@ -63,9 +60,7 @@ impl RedisStore {
         part: u64,
         by: Deadline,
     ) -> Result<Vec<Left>, StoreError> {
-        let nonce = self.next_nonce();
-        let Written { keys, args, places } = self.write_refund(receipt, part, nonce, false);
-        let answer = self.call(&self.0.rare.refund, &keys, args, nonce, by).await?;
+        let (answer, places) = self.call_refund(receipt, part, false, by).await?;
         let [Value::Int(0), _, rows @ ..] = &answer[..] else { return Err(unexpected_reply()) };
         if rows.len() != 3 * places.len() {
             return Err(unexpected_reply());
@@ -82,6 +77,24 @@ impl RedisStore {
             }
         }
         Ok(left)
+    }
+
+    /// Calls the script. Also returns for each limit of the reply its place in declared order.
+    async fn call_refund(
+        &self,
+        receipt: &Receipt,
+        part: u64,
+        is_marked: bool,
+        by: Deadline,
+    ) -> Result<(Vec<Value>, Vec<usize>), StoreError> {
+        let nonce = self.next_nonce();
+        let Written { keys, args, places } = self.write_refund(receipt, part, nonce, is_marked);
+        let mut answer = self.call(&self.0.rare.refund, &keys, args, nonce, by).await?;
+        if self.has_other_windows(&answer) {
+            let Written { keys, args, .. } = self.write_refund(receipt, part, nonce, is_marked);
+            answer = self.call(&self.0.rare.refund, &keys, args, nonce, by).await?;
+        }
+        Ok((answer, places))
     }
 
     fn write_refund(&self, receipt: &Receipt, part: u64, nonce: u64, is_marked: bool) -> Written {
@@ -110,7 +123,8 @@ impl RedisStore {
                     true => String::new(),
                     false => format!(":{amount}"),
                 };
-                args.push(format!("{code}{at_us}:{until}:{most}{own}"));
+                let edges = refund_edges(limit, self.server_time());
+                args.push(format!("{code}{at_us}:{until}:{most}{own}{edges}"));
                 places.push(first + declared);
             }
         }

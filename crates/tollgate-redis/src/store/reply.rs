@@ -22,6 +22,15 @@ pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
     }
 }
 
+/// The server's time, where it is not within the edges of a calendar that a call brought: then
+/// nothing was changed.
+pub(super) fn time_of_other_windows(answer: &[Value]) -> Option<u64> {
+    match answer {
+        [Value::Int(-11), now] => parse_unsigned(now).ok(),
+        _ => None,
+    }
+}
+
 /// Parses the part of the reply to a check under a request id before the answer: the number of the
 /// charge, and the fate of other ids.
 pub(super) fn read_request(answer: &[Value]) -> Result<(u64, Forgotten, &[Value]), StoreError> {

@@ -4,6 +4,7 @@
 
 mod across;
 mod batches;
+mod calendars;
 mod cluster;
 mod common;
 mod doctor;

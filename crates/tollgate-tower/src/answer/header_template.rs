@@ -91,8 +91,14 @@ impl HeaderTemplate {
                     format!("at most {MAX_NAME_BYTES}: shorten the name of the policy"),
                 ));
             }
-            let (quota, window) = quota_and_window(limit);
-            let policy = value(format!("{name};q={quota};w={window}"))?;
+            let policy = match &limit.quota().calendar {
+                // No month is as long as the next: `w` is left out, and `t` says when it ends.
+                Some(_) => value(format!("{name};q={}", limit.quota().units))?,
+                None => {
+                    let (quota, window) = quota_and_window(limit);
+                    value(format!("{name};q={quota};w={window}"))?
+                }
+            };
             let is_listed = limit.has_capacity();
             items.push(Item { policy, rate: Rate::of(limit), name, is_listed });
         }
@@ -141,10 +147,10 @@ fn item_name(policy: &str, limit: &Limit, set: &[Limit]) -> String {
     if let Some(name) = limit.name() {
         return format!("{policy}/{name}");
     }
-    let period = limit.quota().period;
-    let same = |other: &&Limit| other.name().is_none() && other.quota().period == period;
+    let window = limit.quota().window();
+    let same = |other: &&Limit| other.name().is_none() && other.quota().window() == window;
     if set.iter().filter(same).count() == 1 {
-        return format!("{policy}/{period}");
+        return format!("{policy}/{window}");
     }
     format!("{policy}/{}", limit.identity())
 }

@@ -138,8 +138,12 @@ pub fn receipt_until_us(receipt: &Receipt) -> u64 {
 #[must_use]
 pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
     let at_us = now.as_micros() + SKEW_US;
-    let each = limits.limits().iter();
-    each.map(|limit| limit.step().spent_until_us(at_us, limit.capacity())).max().unwrap_or(0)
+    let until = |limit: &Limit| match &limit.quota().calendar {
+        // A bound for any window, since `now` may be the start of the epoch.
+        Some(calendar) => at_us + calendar.unit().most_us(),
+        None => limit.step().spent_until_us(at_us, limit.capacity()),
+    };
+    limits.limits().iter().map(until).max().unwrap_or(0)
 }
 
 /// Returns `delta` units to every limit, the oldest first. A negative `delta` takes units, at most

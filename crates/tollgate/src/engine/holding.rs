@@ -378,8 +378,11 @@ pub fn ends_count_until_us(limits: &LimitSet, holds: &dyn Holds) -> u64 {
 /// The longest time that a charge of all that can be used counts, in microseconds.
 #[must_use]
 pub fn longest_count_us(limits: &LimitSet) -> u64 {
-    // At the start of the epoch every window and every refill has its whole length before it.
-    all_used_until_us(limits, 0)
+    // At the start of the epoch every window and every refill has its whole length before it, but
+    // for that of a calendar.
+    let calendars = limits.limits().iter().filter_map(|limit| limit.quota().calendar.as_ref());
+    let longest = calendars.map(|calendar| calendar.unit().most_us()).max().unwrap_or(0);
+    all_used_until_us(limits, 0).max(longest)
 }
 
 /// Until when anything counts where the capacity and the debt of each limit are charged together.

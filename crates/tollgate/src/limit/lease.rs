@@ -301,6 +301,18 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_of_a_calendar_is_by_its_shortest_window() {
+        let set = set("10/month in UTC lease 2 for 1s, b: 10/day in Europe/Berlin");
+        let most = |place: usize, window: &str| {
+            let (limit, window) = (&set.limits()[place], window.parse().unwrap());
+            assert_eq!(set.lease().unwrap().most_in(limit, window, 9), limit.most_in(window));
+            limit.most_in(window)
+        };
+        assert_eq!((most(0, "1us"), most(0, "28d"), most(0, "29d")), (10, 20, 30));
+        assert_eq!((most(1, "1us"), most(1, "23h"), most(1, "24h")), (10, 20, 30));
+    }
+
+    #[test]
     fn the_bound_is_the_smaller_of_two() {
         let set = set("100/s burst 50 via gcra lease 10 for 100ms, w: 100/s via fixed_window");
         let (lease, greedy) = (set.lease().unwrap(), &set.limits()[0]);

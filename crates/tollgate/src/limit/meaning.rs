@@ -180,6 +180,9 @@ fn clock_step_of_ban(longest: &str) -> String {
 /// window has begun. It is computed by the limit itself, so that this code need not know
 /// strategies by name.
 fn longest_wait(limit: &Limit) -> Option<Duration> {
+    if let Some(calendar) = &limit.quota().calendar {
+        return Some(Duration::from_micros(calendar.longest_us()));
+    }
     let clock = ManualClock::at_micros(limit.quota().period.as_micros());
     let store = MemoryStore::builder().clock(clock).build();
     let limiter = Limiter::new(limit.clone().into(), store);
@@ -201,6 +204,8 @@ mod tests {
             ("5/10s burst 12 refill interval via token_bucket", 50_000_000),
             ("5/10s via sliding_log", 10_000_000),
             ("5/10s via fixed_window", 10_000_000),
+            ("5/month in UTC", 31 * 86_400_000_000),
+            ("5/day in Europe/Berlin", 25 * 3_600_000_000),
             ("5/10s precision 1s via sliding_window", 11_000_000),
             ("5/10s precision 1s rounding truncate via sliding_window", 10_000_000),
         ] {

@@ -1,6 +1,6 @@
 //! Quotas: how much in what time, and the options of strategies.
 
-use super::Unit;
+use super::{Calendar, Unit};
 use crate::time::Period;
 
 /// The largest `N` and the largest burst: 2^40 units.
@@ -50,8 +50,11 @@ pub enum Anchor {
 pub struct Quota {
     /// N, from 1 to [`MAX_UNITS`].
     pub units: u64,
-    /// D, the period.
+    /// D, the period. That of a calendar is the length of its shortest window in a zone without
+    /// clock changes.
     pub period: Period,
+    /// Where windows begin, if they begin at dates.
+    pub calendar: Option<Calendar>,
     /// The unit that it counts. Slots and bans have none of their own: [`Unit::REQUESTS`].
     pub unit: Unit,
     /// The total capacity of a bucket, in units.
@@ -89,6 +92,7 @@ impl Quota {
         Self {
             units,
             period,
+            calendar: None,
             unit: Unit::REQUESTS,
             burst: None,
             precision: None,
@@ -100,9 +104,31 @@ impl Quota {
         }
     }
 
-    /// `10 per 1s`.
+    /// `units` in each window of a calendar.
+    ///
+    /// ```
+    /// use tollgate::{Calendar, CalendarUnit, Quota};
+    /// let quota = Quota::in_calendar(1_000, Calendar::new(CalendarUnit::Month));
+    /// assert_eq!("1000/month".parse(), Ok(quota));
+    /// ```
+    #[must_use]
+    pub fn in_calendar(units: u64, calendar: Calendar) -> Self {
+        let period = calendar.unit().least();
+        Self { calendar: Some(calendar), ..Self::new(units, period) }
+    }
+
+    /// `10 per 1s`, `10 per month`.
     pub(crate) fn rate(&self) -> String {
-        format!("{} per {}", self.units, self.period)
+        format!("{} per {}", self.units, self.window())
+    }
+
+    /// The window as in an identity: `10s`, or `month` of a calendar.
+    #[must_use]
+    pub fn window(&self) -> String {
+        match &self.calendar {
+            Some(calendar) => calendar.unit().name().to_owned(),
+            None => self.period.to_string(),
+        }
     }
 
     /// The time between two units, as text for humans.

@@ -11,7 +11,7 @@ use super::name::check_policy;
 use super::{Limit, MAX_LIMITS, Unit};
 use crate::error::ParseError;
 use crate::strategy::{Compiled, Shape};
-use crate::time::Period;
+use crate::time::{Period, Time};
 
 mod weight;
 
@@ -258,6 +258,19 @@ impl LimitSet {
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.0.is_plain
+    }
+
+    /// The same limits for a store that runs its steps in Lua, with the windows of their calendars
+    /// around this time ([`Limit::lua_spec`]), and while these are the best to bring: one window
+    /// of each holds. `None` if no limit is of a calendar.
+    #[must_use]
+    pub fn around(&self, now: Time) -> Option<(Self, Range<Time>)> {
+        let calendars = || self.limits().iter().filter_map(|it| it.quota().calendar.as_ref());
+        let windows = || calendars().map(|calendar| calendar.window(now));
+        let start = windows().map(|window| window.start).max()?;
+        let end = windows().map(|window| window.end).min()?;
+        let limits = self.limits().iter().map(|limit| limit.around(now)).collect();
+        Some((Self(Arc::new(Inner { limits, ..Inner::clone(&self.0) })), start..end))
     }
 
     /// How long a hold on a slot lasts at most: the shortest hold of the concurrency limits. `None`

@@ -157,6 +157,12 @@ impl Limit {
             let remedy = "give another answer for when the store fails";
             return Err(refused(&format!("a node counts requests, not {}", self.unit()), remedy));
         }
+        if let Some(calendar) = &self.quota.calendar {
+            let what =
+                format!("a {} outlasts the times when a store is away", calendar.unit().name());
+            let remedy = "give another answer for when the store fails";
+            return Err(refused(&what, remedy));
+        }
         // A node counts the denials of its share.
         if self.hears_denials() {
             return Ok(self.clone());
@@ -327,6 +333,7 @@ mod tests {
     #[test]
     fn what_no_share_can_be_counted_of_is_refused() {
         for (limit, part, what) in [
+            ("1000/month", "1/2", "a month outlasts the times when a store is away"),
             ("1/366d via gcra", "1/2", "more than 366 days"),
             ("1/366d via sliding_log", "999999/1000000", "more than 366 days"),
             ("3/366d precision 1d via sliding_window", "1/4", "more than 366 days"),

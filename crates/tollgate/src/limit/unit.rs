@@ -65,6 +65,14 @@ impl FromStr for Unit {
         let is_sound = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase())
             && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
             && text.len() <= MAX_UNIT_BYTES;
+        // An identity ends with its unit, and that of a calendar with one of these.
+        if ["day", "week", "month", "year"].contains(&text) {
+            return Err(ParseError::whole(
+                text,
+                "a time is no unit",
+                "name what is counted, such as `tokens`; a calendar is written `1000/month`",
+            ));
+        }
         if is_sound {
             return Ok(Self::of_text(text.as_bytes()));
         }

@@ -66,8 +66,8 @@ impl<'a> Reader<'a> {
                 }
                 ("via", Some(value)) if value.text == Strategy::Concurrency.name() => {}
                 (
-                    "of" | "via" | "burst" | "precision" | "rounding" | "refill" | "anchor"
-                    | "debt",
+                    "of" | "in" | "from" | "via" | "burst" | "precision" | "rounding" | "refill"
+                    | "anchor" | "debt",
                     _,
                 ) => {
                     return self.fail(

@@ -15,6 +15,21 @@ pub(super) const SHAPE: &str = "a limit is written `[NAME:] N/D [options] [via S
 /// The option of a whole set.
 pub(super) const LEASE: &str = "lease";
 
+/// The options of the notation, and the values that they take.
+pub(super) const OPTIONS: [(&str, &str); 11] = [
+    ("of", "a unit, as in `of tokens`"),
+    ("in", "a time zone, as in `in Europe/Berlin`"),
+    ("from", "a date or a time, as in `from 15th` or `from Monday 06:00`"),
+    ("burst", "a whole number, as in `burst 200`"),
+    ("precision", "a duration, as in `precision 60s`"),
+    ("rounding", "conservative, interpolate or truncate"),
+    ("refill", "greedy or interval"),
+    ("anchor", "epoch or first-hit"),
+    ("debt", "a whole number from 0 up, as in `debt 200`"),
+    ("via", "a strategy, as in `via gcra`"),
+    (LEASE, "a size and a time, as in `lease 50 for 200ms`, or `lease auto`"),
+];
+
 /// A word of the text and its position.
 #[derive(Clone, Copy)]
 pub(super) struct Token<'a> {
@@ -33,6 +48,12 @@ impl Token<'_> {
         let start = self.start + before.len() + at.len_utf8();
         Some((Self { text: before, ..self }, Self { text: after, start }))
     }
+}
+
+/// Whether a word is an option, with or without its value.
+pub(super) fn is_option(token: &Token<'_>) -> bool {
+    let word = token.cut('=').map_or(*token, |(word, _)| word);
+    OPTIONS.iter().any(|(name, _)| *name == word.text)
 }
 
 /// A limit at a place of a text.

@@ -20,6 +20,9 @@ pub struct LuaStep {
     /// The position of the capacity among the parameters, from 1. A larger one in its place, whose
     /// remaining units can be charged without a check.
     pub capacity: usize,
+    /// The position of the first of four edges in seconds among the parameters, from 1: of the
+    /// windows of a calendar. The step is exact from the first to the last of them.
+    pub edges: Option<usize>,
     /// The number of integers in its states. `None` for a row of buckets, which has two more than
     /// its third parameter.
     pub words: Option<usize>,

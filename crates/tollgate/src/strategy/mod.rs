@@ -190,6 +190,13 @@ pub(crate) trait Step: Sized {
     /// The same step with a capacity of `most`: the units that remain under it can be charged
     /// without a check.
     fn with_capacity(&self, most: u64) -> Self;
+    /// The same step, whose version in Lua knows the windows around this time.
+    fn around(&self, _now: Time) -> Self
+    where
+        Self: Clone,
+    {
+        self.clone()
+    }
     /// The same step in Lua.
     fn lua_spec(&self) -> LuaSpec;
     /// True if a count can have these words: every step is exact for those only. Untrusted states

@@ -97,6 +97,9 @@ macro_rules! strategies {
             fn with_capacity(&self, most: u64) -> Self {
                 match self { $(Self::$variant(step) => Self::$variant(step.with_capacity(most)),)+ }
             }
+            fn around(&self, now: Time) -> Self {
+                match self { $(Self::$variant(step) => Self::$variant(step.around(now)),)+ }
+            }
             fn lua_spec(&self) -> LuaSpec {
                 match self { $(Self::$variant(step) => step.lua_spec(),)+ }
             }

@@ -25,6 +25,7 @@
 //! no clock but the one it was given.
 
 mod bans;
+mod calendars;
 mod changes;
 mod held_units;
 mod histories;
@@ -215,6 +216,10 @@ cases! {
         threads::checks_in_opposite_orders_never_wait_for_each_other,
         units::units_equal_the_oracle_in_every_field,
         units::a_charge_of_several_units_is_refunded_whole,
+        calendars::calendars_equal_the_oracle_in_every_field,
+        calendars::a_day_and_a_month_are_one_check,
+        calendars::a_duration_and_a_calendar_of_one_name_share_a_count,
+        calendars::two_versions_of_a_zone_admit_one_budget_more_an_edge,
     }
     Keeps::COUNTS.with_requests() => {
         requests::a_repeated_request_is_charged_once,
@@ -233,6 +238,7 @@ cases! {
         bans::a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
     }
     Keeps::COUNTS.with_holds() => {
+        calendars::a_hold_that_ends_windows_later_counts_there,
         receipts::a_reset_is_remembered_where_the_count_went_before_it,
         bans::a_hold_is_denied_by_a_ban_and_its_denial_counts,
         bans::a_check_that_waits_counts_for_no_ban,
@@ -323,6 +329,10 @@ macro_rules! conformance_tests {
             checks_in_opposite_orders_never_wait_for_each_other,
             units_equal_the_oracle_in_every_field,
             a_charge_of_several_units_is_refunded_whole,
+            calendars_equal_the_oracle_in_every_field,
+            a_day_and_a_month_are_one_check,
+            a_duration_and_a_calendar_of_one_name_share_a_count,
+            two_versions_of_a_zone_admit_one_budget_more_an_edge,
             a_repeated_request_is_charged_once,
             a_denial_is_not_remembered,
             a_request_id_is_of_one_question,
@@ -333,6 +343,7 @@ macro_rules! conformance_tests {
             a_request_id_is_of_one_cost,
             notices_are_kept_until_their_end,
             a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
+            a_hold_that_ends_windows_later_counts_there,
             a_reset_is_remembered_where_the_count_went_before_it,
             a_hold_is_denied_by_a_ban_and_its_denial_counts,
             a_check_that_waits_counts_for_no_ban,

@@ -49,6 +49,10 @@ pub fn rule_of(limit: &Limit) -> Option<Rule> {
     let Quota { units, period, burst, precision, rounding, refill, anchor, .. } = *limit.quota();
     let (n, d_us) = (units, period.as_micros());
     let burst = burst.unwrap_or(units);
+    if let Some(calendar) = &limit.quota().calendar {
+        let edges = oracle::edges_of(&calendar.to_string())?;
+        return Some(Rule::Dates { n, d_us, edges });
+    }
     Some(match limit.strategy() {
         Strategy::Uniform => Rule::Greedy { n, d_us, burst: 1 },
         Strategy::TokenBucket if refill == Some(Refill::Interval) => {
@@ -211,7 +215,7 @@ pub(super) fn answer(decision: &Decision<'_>, peek: bool) -> OracleAnswer {
 }
 
 /// One limit of every strategy and option, with numbers small enough to reach every branch.
-pub const SMALL: [&str; 24] = [
+pub const SMALL: [&str; 25] = [
     "1/7ms via uniform",
     "3/10us via uniform",
     "5/3s via uniform",
@@ -227,6 +231,7 @@ pub const SMALL: [&str; 24] = [
     "4/5s burst 6 debt 0 refill interval via token_bucket",
     "5/10s via fixed_window",
     "4/300ms via fixed_window",
+    "5/day in Europe/Berlin via fixed_window",
     "5/10s anchor first-hit via fixed_window",
     "3/700ms anchor first-hit via fixed_window",
     "5/10s via sliding_log",

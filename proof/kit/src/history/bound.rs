@@ -60,6 +60,8 @@ pub(super) fn bounds_of(rule: Rule, stepped: bool) -> Vec<Most> {
         Rule::FixedEpoch { n, d_us } if stepped => vec![window(d_us, 2 * n)],
         Rule::FixedEpoch { n, d_us } => vec![Most::Aligned { d: d_us.into(), most: n.into() }],
         Rule::FixedFirstHit { n, d_us } => vec![window(d_us, 2 * n - 1)],
+        // No window is shorter than two thirds of the least length: of a day, 23 hours or more.
+        Rule::Dates { n, d_us, .. } => vec![window(d_us * 2 / 3, 2 * n)],
         Rule::Log { n, d_us } => vec![window(d_us, n)],
         Rule::Window { n, d_us, precision_us, rounding } => match rounding {
             Rounding::Conservative => vec![window(d_us, n)],
@@ -78,6 +80,7 @@ pub(super) fn capacity(rule: Rule) -> i128 {
         Rule::Greedy { burst, .. } | Rule::Interval { burst, .. } => burst.into(),
         Rule::FixedEpoch { n, .. }
         | Rule::FixedFirstHit { n, .. }
+        | Rule::Dates { n, .. }
         | Rule::Log { n, .. }
         | Rule::Window { n, .. } => n.into(),
     }

@@ -3,7 +3,7 @@
 use super::count::{Count, RateState};
 use super::level::{Greedy, Interval};
 use super::rule::{MOST_UNITS, Rounding, Rule};
-use super::windows::{Fixed, Log, Sliding};
+use super::windows::{Fixed, Log, Sliding, Windows};
 
 /// The units that `old` counts, as the new `rule` counts them. The state was settled at `now`:
 /// repaired under its own numbers where the clock had stepped back, and `at` is the time at which
@@ -64,6 +64,10 @@ impl Rule {
         let until = match *self {
             Self::Greedy { n, d_us, .. } => at + ceil(cost * i128::from(d_us), n.into()),
             Self::Interval { d_us, .. } | Self::FixedEpoch { d_us, .. } => multiple(d_us),
+            Self::Dates { edges, .. } => {
+                let us = edges.iter().map(|edge| i128::from(*edge) * 1_000_000);
+                us.into_iter().find(|edge| *edge > at).unwrap_or(i128::MAX)
+            }
             Self::FixedFirstHit { d_us, .. } | Self::Log { d_us, .. } => at + i128::from(d_us),
             Self::Window { d_us, precision_us, rounding, .. } => {
                 let first = at.div_euclid(precision_us.into()) * i128::from(precision_us);
@@ -106,11 +110,15 @@ impl Interval {
 
 impl Fixed {
     fn same_windows(&self, other: &Self) -> bool {
-        self.d == other.d && self.first_hit == other.first_hit
+        match (self.windows, other.windows) {
+            // The edges may have moved.
+            (Windows::Dates { kind, .. }, Windows::Dates { kind: other, .. }) => kind == other,
+            (own, other) => own == other,
+        }
     }
 
     fn carry(&mut self, old: &Self) {
-        (self.start, self.events) = (old.start, old.events.clone());
+        (self.written, self.events) = (old.written, old.events.clone());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::level::{Greedy, Interval};
 use super::rule::Rule;
-use super::windows::{Fixed, Log, Sliding};
+use super::windows::{Fixed, Log, Sliding, Windows};
 
 /// A backward step of at most this is skew, no step (section 3), in microseconds.
 pub(super) const SKEW_US: i128 = 1_000_000;
@@ -86,8 +86,15 @@ impl RateState {
                 most,
                 missing: None,
             }),
-            Rule::FixedEpoch { n, d_us } => Self::Fixed(Fixed::fresh(n, d_us, false, grouped)),
-            Rule::FixedFirstHit { n, d_us } => Self::Fixed(Fixed::fresh(n, d_us, true, grouped)),
+            Rule::FixedEpoch { n, d_us } => {
+                Self::Fixed(Fixed::fresh(n, Windows::Epoch(d_us.into()), grouped))
+            }
+            Rule::FixedFirstHit { n, d_us } => {
+                Self::Fixed(Fixed::fresh(n, Windows::FirstHit(d_us.into()), grouped))
+            }
+            Rule::Dates { n, d_us: kind, edges } => {
+                Self::Fixed(Fixed::fresh(n, Windows::Dates { kind, edges }, grouped))
+            }
             Rule::Log { n, d_us } => Self::Log(Log::fresh(n, d_us, grouped)),
             Rule::Window { n, d_us, precision_us, rounding } => {
                 Self::Sliding(Sliding::fresh(n, d_us, precision_us, rounding, grouped))

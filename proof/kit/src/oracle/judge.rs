@@ -52,8 +52,8 @@ impl Oracle {
             RateState::Fixed(fixed) => {
                 let used = self.count().used(now).parts;
                 // An open window ends at a fixed time, even one that counts nothing yet.
-                let open = fixed.start.filter(|start| now < start + fixed.d);
-                vec![used, open.unwrap_or(-1)]
+                let open = fixed.written.filter(|(_, end)| now < *end);
+                vec![used, open.map_or(-1, |(start, _)| start)]
             }
             RateState::Log(log) => log.events.pairs_after(now - log.d),
             RateState::Sliding(sliding) => {

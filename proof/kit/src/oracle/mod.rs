@@ -20,6 +20,7 @@
 mod bans;
 mod change;
 mod count;
+mod dates;
 mod events;
 mod holds;
 mod judge;
@@ -32,6 +33,7 @@ mod windows;
 mod tests;
 
 pub use bans::{Ban, BanOracle, BanRule};
+pub use dates::{calendars, edges_of};
 pub use holds::{Charge, Ended, HeldLimit, HoldOracle, Kind, NameSays, Refunded};
 pub use rule::{Rounding, Rule, RuleError};
 pub use several::{AskError, MultiAnswer, MultiOracle};
@@ -223,7 +225,10 @@ impl Oracle {
         let most = rule.most(debt)?;
         if (rule, most) != (self.rule, self.most) {
             let now = i128::from(now_us);
-            let at = self.count_mut().settle(now);
+            // The window of a calendar stays as it is where its edges move.
+            let moves = matches!((self.rule, rule), (Rule::Dates { d_us: was, .. },
+                Rule::Dates { d_us, .. }) if was == d_us);
+            let at = if moves { now } else { self.count_mut().settle(now) };
             let (old, new) = ((&self.held, self.most), (rule, most));
             self.held = change::carried(old, new, self.grouped, now, at);
             (self.rule, self.most) = (rule, most);

@@ -39,6 +39,15 @@ pub enum Rule {
         /// The window.
         d_us: u64,
     },
+    /// `fixed_window` of a calendar. It is judged between the first and the last edge only.
+    Dates {
+        /// Units per window.
+        n: u64,
+        /// The least length of a window: a number for its unit.
+        d_us: u64,
+        /// Where windows begin, in seconds.
+        edges: &'static [i64],
+    },
     /// `sliding_log`.
     Log {
         /// Units in any window.
@@ -98,6 +107,7 @@ impl Rule {
             Self::Greedy { n, d_us, burst } | Self::Interval { n, d_us, burst } => (n, d_us, burst),
             Self::FixedEpoch { n, d_us }
             | Self::FixedFirstHit { n, d_us }
+            | Self::Dates { n, d_us, .. }
             | Self::Log { n, d_us }
             | Self::Window { n, d_us, .. } => (n, d_us, n),
         };
@@ -138,6 +148,7 @@ impl Rule {
             Self::Greedy { burst, .. } | Self::Interval { burst, .. } => burst.into(),
             Self::FixedEpoch { n, .. }
             | Self::FixedFirstHit { n, .. }
+            | Self::Dates { n, .. }
             | Self::Log { n, .. }
             | Self::Window { n, .. } => n.into(),
         }

@@ -7,32 +7,54 @@ use super::count::{Count, Used, floor_div};
 use super::events::Events;
 use super::rule::{MOST_UNITS, Rounding};
 
-/// `fixed_window`: the events of one window of length `d`.
+/// The windows of a `fixed_window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Windows {
+    /// Of this length, since the epoch.
+    Epoch(i128),
+    /// Of this length, each from its first hit on.
+    FirstHit(i128),
+    /// Between these times in seconds. Those of one `kind` can follow each other.
+    Dates { kind: u64, edges: &'static [i64] },
+}
+
+/// `fixed_window`: the events of one window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fixed {
     n: i128,
-    pub(super) d: i128,
-    pub(super) first_hit: bool,
+    pub(super) windows: Windows,
     grouped: bool,
-    /// The start of the window that was last written.
-    pub(super) start: Option<i128>,
+    /// The window that was last written. It counts until its own end.
+    pub(super) written: Option<(i128, i128)>,
     pub(super) events: Events,
 }
 
 impl Fixed {
-    pub(super) fn fresh(n: u64, d_us: u64, first_hit: bool, grouped: bool) -> Self {
-        let (n, d) = (n.into(), d_us.into());
-        Self { n, d, first_hit, grouped, start: None, events: Events::empty(grouped) }
+    pub(super) fn fresh(n: u64, windows: Windows, grouped: bool) -> Self {
+        Self { n: n.into(), windows, grouped, written: None, events: Events::empty(grouped) }
     }
 
     /// The window that a first event at `t` falls into.
-    fn start_at(&self, t: i128) -> i128 {
-        if self.first_hit { t } else { floor_div(t, self.d) * self.d }
+    fn window_at(&self, t: i128) -> (i128, i128) {
+        match self.windows {
+            Windows::Epoch(d) => {
+                let start = floor_div(t, d) * d;
+                (start, start + d)
+            }
+            Windows::FirstHit(d) => (t, t + d),
+            Windows::Dates { edges, .. } => {
+                let us = |edge: &i64| i128::from(*edge) * 1_000_000;
+                let next = edges.iter().position(|edge| us(edge) > t);
+                let next = next.filter(|next| *next > 0);
+                let next = next.unwrap_or_else(|| panic!("no edges are known around {t}"));
+                (us(&edges[next - 1]), us(&edges[next]))
+            }
+        }
     }
 
     /// The window that holds `t`, if one was written and is not over.
     fn window(&self, t: i128) -> Option<Range<i128>> {
-        self.start.map(|start| start..start + self.d).filter(|window| window.contains(&t))
+        self.written.map(|(start, end)| start..end).filter(|window| window.contains(&t))
     }
 
     fn count_at(&self, t: i128) -> i128 {
@@ -50,24 +72,24 @@ impl Count for Fixed {
     }
 
     fn newest(&self) -> Option<i128> {
-        self.start
+        self.written.map(|(start, _)| start)
     }
 
     fn repair(&mut self, now: i128) {
-        if let Some(newest) = self.start {
+        if let Some(newest) = self.newest() {
             let carried = self.count_at(newest);
-            let start = self.start_at(now);
-            self.events.become_one(if self.grouped { start } else { now }, carried);
-            self.start = Some(start);
+            let window = self.window_at(now);
+            self.events.become_one(if self.grouped { window.0 } else { now }, carried);
+            self.written = Some(window);
         }
     }
 
     fn charge(&mut self, t: i128, cost: i128) {
         if self.window(t).is_none() {
             self.events = Events::empty(self.grouped);
-            self.start = Some(self.start_at(t));
+            self.written = Some(self.window_at(t));
         }
-        if let (true, Some(start)) = (self.grouped, self.start) {
+        if let (true, Some((start, _))) = (self.grouped, self.written) {
             self.events.record_merged(start, cost);
         } else {
             self.events.record(t, cost);

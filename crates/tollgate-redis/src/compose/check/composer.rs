@@ -216,6 +216,7 @@ impl<'s> Composer<'s> {
     pub(super) fn one(&self, out: &mut String) {
         self.read_amounts(out);
         self.read_number_args(out);
+        self.other_windows(out);
         if self.prefix == "L." {
             out.push_str("local L = {}\n");
         }

@@ -205,6 +205,9 @@ local old, wrong = read_state({v})
 "
             );
         }
+        // The edges in a tag can be others where no number is.
+        let dated = self.slots().any(|slot| slot.step.edges.is_some());
+        let others = if dated { String::new() } else { format!(" or string.byte({v}) ~= 50") };
         let _ = write!(
             text,
             "if not old then
@@ -216,12 +219,34 @@ end
 if #old ~= {} then
   return redis.error_reply('TOLLGATE the state is damaged: it is of another number of limits')
 end
-unusual = unusual or type({v}) == 'table' or string.byte({v}) ~= 50
+unusual = unusual or type({v}) == 'table'{others}
 local words
 ",
             self.held_reply(),
             part.slots.len()
         );
+    }
+
+    /// The lines that charge nothing where the edges that a calendar brings are not those around
+    /// the server's time. The caller then brings others.
+    pub(super) fn other_windows(&self, out: &mut String) {
+        let outside = |slot: &LimitSlot<'_>| {
+            let first = slot.step.edges? - 1;
+            let numbers: Vec<String> = self.numbers_of(slot).collect();
+            let (first, last) = (numbers.get(first)?, numbers.get(first + 3)?);
+            Some(format!("now < {first} * 1000000 or now >= {last} * 1000000"))
+        };
+        let any: Vec<String> = self.slots().filter_map(outside).collect();
+        if any.is_empty() {
+            return;
+        }
+        let reply = match self.check.reply {
+            ReplyFormat::Boolean => {
+                "redis.error_reply('TOLLGATE the windows of this script are over: compose it again')"
+            }
+            ReplyFormat::Verbose | ReplyFormat::Remembered => "{ARGV[2], -11, now}",
+        };
+        let _ = write!(out, "if {} then\n  return {reply}\nend\n", any.join(" or "));
     }
 
     /// The reply of a check of a count with open holds: another script decides about it.

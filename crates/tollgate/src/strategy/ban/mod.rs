@@ -28,6 +28,7 @@ pub(crate) const LUA: LuaStep = LuaStep {
     code: 'b',
     numbers: 4,
     capacity: 1,
+    edges: None,
     words: Some(2),
     sound_numbers: "n[3] > 0 and n[3] <= n[4]",
     sound_words: "w[2] % 64 <= 62 and (w[2] - w[2] % 64) / 64 < n[1]",

@@ -27,6 +27,7 @@ pub(crate) const LUA: LuaStep = LuaStep {
     code: 'c',
     numbers: 2,
     capacity: 1,
+    edges: None,
     words: Some(0),
     sound_numbers: "true",
     sound_words: "true",

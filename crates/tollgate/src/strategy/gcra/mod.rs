@@ -29,6 +29,7 @@ pub(crate) const LUA: LuaStep = LuaStep {
     code: 'g',
     numbers: 4,
     capacity: 3,
+    edges: None,
     words: Some(2),
     sound_numbers: "n[3] > 0 and n[3] <= n[4] and n[2] * n[4] < 9007199254740992
       and n[1] * n[4] <= n[2] * 4503599627370496",

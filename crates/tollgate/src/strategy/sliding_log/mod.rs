@@ -30,6 +30,7 @@ const LUA: LuaStep = LuaStep {
     code: 'l',
     numbers: 2,
     capacity: 1,
+    edges: None,
     words: Some(0),
     sound_numbers: "n[1] <= 1099511627776",
     sound_words: "true",

@@ -33,6 +33,7 @@ const LUA: LuaStep = LuaStep {
     code: 's',
     numbers: 4,
     capacity: 1,
+    edges: None,
     words: None,
     sound_numbers: "n[1] <= 1099511627776 and n[3] > 0 and n[3] <= 1000
       and n[2] * n[3] <= 31622400000000 and n[4] <= 2",

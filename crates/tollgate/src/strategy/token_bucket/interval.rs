@@ -16,6 +16,7 @@ pub(super) const LUA: LuaStep = LuaStep {
     code: 'i',
     numbers: 4,
     capacity: 3,
+    edges: None,
     words: Some(2),
     sound_numbers: "n[3] > 0 and n[3] <= n[4] and n[4] <= 1099511627776
       and math.ceil(n[4] / n[1]) * n[2] <= 2251799813685248",

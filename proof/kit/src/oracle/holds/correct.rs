@@ -145,7 +145,7 @@ impl Rule {
     fn is_like(&self, other: Self) -> bool {
         let kind = |rule: &Self| match rule {
             Self::Greedy { .. } | Self::Interval { .. } => 0,
-            Self::FixedEpoch { .. } | Self::FixedFirstHit { .. } => 1,
+            Self::FixedEpoch { .. } | Self::FixedFirstHit { .. } | Self::Dates { .. } => 1,
             Self::Log { .. } => 2,
             Self::Window { .. } => 3,
         };

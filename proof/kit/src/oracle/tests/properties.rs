@@ -165,6 +165,7 @@ fn bound_holds(rule: Rule, debt: u64, events: &[(u64, u64)]) -> Result<(), Strin
                     sum <= n * (to / d_us - from / d_us + 1) && (span >= d_us || sum <= 2 * n)
                 }
                 Rule::FixedFirstHit { n, d_us } => span >= d_us || sum <= 2 * n,
+                Rule::Dates { n, d_us, .. } => span >= d_us * 2 / 3 || sum <= 2 * n,
                 Rule::Log { n, d_us } => span >= d_us || sum <= n,
                 Rule::Window { n, d_us, precision_us, rounding } => match rounding {
                     Rounding::Conservative => span >= d_us || sum <= n,
@@ -189,6 +190,7 @@ fn larger(rule: Rule, debt: u64) -> Rule {
         Rule::Interval { n, d_us, burst } => Rule::Interval { n, d_us, burst: burst + debt },
         Rule::FixedEpoch { n, d_us } => Rule::FixedEpoch { n: n + debt, d_us },
         Rule::FixedFirstHit { n, d_us } => Rule::FixedFirstHit { n: n + debt, d_us },
+        Rule::Dates { n, d_us, edges } => Rule::Dates { n: n + debt, d_us, edges },
         Rule::Log { n, d_us } => Rule::Log { n: n + debt, d_us },
         Rule::Window { n, d_us, precision_us, rounding } => {
             Rule::Window { n: n + debt, d_us, precision_us, rounding }
@@ -206,6 +208,7 @@ fn full_refill_us(rule: Rule) -> u64 {
         | Rule::FixedFirstHit { d_us, .. }
         | Rule::Log { d_us, .. }
         | Rule::Window { d_us, rounding: Rounding::Truncate, .. } => d_us,
+        Rule::Dates { d_us, .. } => d_us * 3 / 2,
         Rule::Window { d_us, precision_us, .. } => d_us + precision_us,
     }
 }

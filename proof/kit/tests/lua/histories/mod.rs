@@ -12,7 +12,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{Mode, Outcome};
-use tollgate::{LimitSet, SKEW_US};
+use tollgate::{LimitSet, SKEW_US, Time};
 use tollgate_redis::compose::Clock;
 
 pub(crate) use pair::{Difference, Pair};
@@ -100,6 +100,10 @@ impl Pair {
             }
             if rng.random_bool(if plan.restless { 0.3 } else { 0.05 }) {
                 current = plan.sets.choose(rng).unwrap().clone();
+            }
+            // A store brings the edges of a calendar around the time.
+            if let Some((around, _)) = current.around(Time::from_micros(now_us)) {
+                current = around;
             }
             match rng.random_range(0..41) {
                 0..36 => {

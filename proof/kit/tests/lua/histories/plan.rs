@@ -108,6 +108,27 @@ impl Plan {
         }
     }
 
+    /// A calendar, and three limits with other units and debts that replace it now and then. Its
+    /// zone stays: a refund after a step of the clock knows no edges but those of its receipt.
+    pub(crate) fn of_calendar(rng: &mut ChaCha8Rng) -> Self {
+        let zones = ["UTC", "Europe/Berlin", "Pacific/Apia", "Africa/Cairo"];
+        let zone = *zones.choose(rng).unwrap();
+        let units = [
+            ("day", " from 02:30"),
+            ("week", " from Sunday 01:30"),
+            ("month", " from 31st 23:59"),
+            ("year", " from 29th February"),
+        ];
+        let (unit, edge) = *units.choose(rng).unwrap();
+        let edge = if rng.random_bool(0.5) { edge } else { "" };
+        let sets = [(); 4].map(|()| -> LimitSet {
+            let debt = if rng.random_bool(0.3) { " debt 3" } else { "" };
+            let text = format!("x: {}/{unit} in {zone}{edge}{debt}", rng.random_range(1..30));
+            text.parse().unwrap()
+        });
+        Self::new(sets.to_vec())
+    }
+
     /// A limit of any strategy with a ban beside it, and three sets that replace it now and then.
     pub(crate) fn with_ban(rng: &mut ChaCha8Rng) -> Self {
         let strategy = *Strategy::RATES.choose(rng).unwrap();

@@ -45,7 +45,8 @@ impl Pair {
                 let (limit, at_us) = (&limits.limits()[i], at_us[i]);
                 let until_us = engine::spent_until_us(limit, at_us, charge.cost);
                 let (code, most) = (limit.strategy().code(), limit.capacity() + limit.debt());
-                args.push(format!("{code}{at_us}:{until_us}:{most}"));
+                let edges = compose::refund_edges(limit, Time::from_micros(now_us));
+                args.push(format!("{code}{at_us}:{until_us}:{most}{edges}"));
             }
         }
         self.clock(now_us, &mut args);

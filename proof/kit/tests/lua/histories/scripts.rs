@@ -43,6 +43,8 @@ pub(crate) struct Scripts {
 /// The script of one question about these limits, or of several.
 struct Composed {
     sets: Vec<LimitSet>,
+    /// Their tags, with the edges of calendars.
+    tags: Vec<String>,
     mode: Mode,
     several: bool,
     script: Rc<Script>,
@@ -52,7 +54,9 @@ struct Composed {
 
 impl Composed {
     fn answers(&self, sets: &[&LimitSet], mode: Mode, several: bool) -> bool {
-        (self.mode, self.several) == (mode, several) && self.sets.iter().eq(sets.iter().copied())
+        (self.mode, self.several) == (mode, several)
+            && self.sets.iter().eq(sets.iter().copied())
+            && self.tags == sets.iter().map(|set| compose::set_tag(set)).collect::<Vec<_>>()
     }
 }
 
@@ -108,6 +112,7 @@ impl Scripts {
         });
         Composed {
             sets: sets.iter().copied().cloned().collect(),
+            tags: sets.iter().map(|set| compose::set_tag(set)).collect(),
             mode,
             several,
             script: Rc::new(texts.script(script.expect("all are in Lua"))),
