@@ -285,11 +285,7 @@ pub(crate) static TABLE: [Row; 40] = [
             &[COUNT, PLACED, &[TTL, field("at_end", Kind::Word(&["charge", "nothing"]))]],
         )
     },
-    post(
-        Operation::Commit,
-        "/v1/commit",
-        &[COUNT, OPEN, &[field("actual", Kind::Whole(0, MAX_COST))]],
-    ),
+    post(Operation::Commit, "/v1/commit", &[COUNT, OPEN, &[field("actual", Kind::Either)]]),
     Row { query: DENIED, ..post(Operation::Acquire, "/v1/acquire", &[COUNT, PLACED]) },
     post(Operation::Renew, "/v1/renew", &[COUNT, OPEN, &[TTL]]),
     post(Operation::Release, "/v1/release", &[COUNT, OPEN]),

@@ -189,6 +189,31 @@ fn policies_say_what_the_limits_give() {
 }
 
 #[test]
+fn policies_name_the_units_of_limits() {
+    let limits = "60/m via gcra, 1000/m of tokens via gcra, 9/month of bytes, 20 at once";
+    let template = HeaderTemplate::new("p", &set(limits)).unwrap();
+    let value: HeaderValue = template.policy().parse().unwrap();
+    let told = items(&value).into_iter().map(|(name, params)| {
+        let unit = match params.get("qu") {
+            Some(BareItem::String(unit)) => Some(unit.as_str().to_owned()),
+            None => None,
+            other => panic!("qu is {other:?}"),
+        };
+        (name, integer(&params, "q"), params.get("w").is_some(), unit)
+    });
+    let unit = |name: &str| Some(name.to_owned());
+    let expected = [
+        ("p/gcra/1m", 60, true, None),
+        ("p/gcra/1m/tokens", 1_000, true, unit("tokens")),
+        ("p/month", 9, false, unit("bytes")),
+        ("p/concurrency", 20, false, unit("concurrent-requests")),
+    ];
+    let expected =
+        expected.map(|(name, q, has_window, unit)| (name.to_owned(), q, has_window, unit));
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn names_are_escaped_so_that_two_stay_two() {
     for (name, read) in [
         ("api", "api"),

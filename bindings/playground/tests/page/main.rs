@@ -60,6 +60,11 @@ fn the_page_answers_every_time_line_as_written() {
     assert_eq!(found.len(), all.len());
     let mut seen = 0;
     for ((name, _, time_line), found) in all.iter().zip(found) {
+        if time_line.limit.contains(" in ") && !time_line.limit.contains(" in UTC") {
+            let fault = found["fault"].as_str().unwrap();
+            assert!(fault.contains("built without time zones"), "{name}: {fault}");
+            continue;
+        }
         assert_eq!((&found["fault"], &found["lanes"]), (&json!(""), &json!(1)), "{name}");
         let text = found["text"].as_str().unwrap();
         let answered =

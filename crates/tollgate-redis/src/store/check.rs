@@ -29,7 +29,7 @@ impl RedisStore {
         let parts = subjects.iter().zip(limits.iter().chain(limits));
         let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();
         let (one, _) = parts.split_at(limits.len());
-        let plan = self.0.plans.get(&Question::new(one, 1, Mode::Whole), self.server_time())?;
+        let plan = self.0.plans.get(&Question::new(one, 1, Mode::Whole), || self.server_time())?;
         self.0.client.load(&plan.script, self.0.deadline).await?;
         let Some(batch) = &plan.batch else { return Ok(()) };
         let for_check =
@@ -71,14 +71,14 @@ impl RedisStore {
         {
             return Box::pin(self.check_by_swapping(question, nonce, by)).await;
         }
-        let mut plan = self.0.plans.get(question, self.server_time())?;
+        let mut plan = self.0.plans.get(question, || self.server_time())?;
         if plan.held.is_recent() {
             return Box::pin(self.check_among_holds(question, nonce, by)).await;
         }
-        let mut answer = self.send_check(&plan, question, nonce, by).await?;
+        let mut answer = self.send(self.check_call(&plan, question, nonce), by).await?;
         if self.has_other_windows(&answer) {
-            plan = self.0.plans.get(question, self.server_time())?;
-            answer = Box::pin(self.send_check(&plan, question, nonce, by)).await?;
+            plan = self.0.plans.get(question, || self.server_time())?;
+            answer = Box::pin(self.send(self.check_call(&plan, question, nonce), by)).await?;
         }
         if is_held(&answer) {
             plan.held.note();
@@ -94,14 +94,8 @@ impl RedisStore {
         Ok(outcome)
     }
 
-    /// Calls the script of a check.
-    async fn send_check(
-        &self,
-        plan: &Plan,
-        question: &Question<'_>,
-        nonce: u64,
-        by: Deadline,
-    ) -> Result<Vec<Value>, StoreError> {
+    /// The call of the script of a check.
+    fn check_call<'p>(&self, plan: &'p Plan, question: &Question<'_>, nonce: u64) -> Call<'p> {
         let keys = plan.keys() + usize::from(question.request.is_some());
         let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
         let mut key = String::new();
@@ -128,7 +122,7 @@ impl RedisStore {
         for word in &plan.number_args {
             call.word(word.as_str());
         }
-        self.send(call, by).await
+        call
     }
 
     async fn check_by_swapping(

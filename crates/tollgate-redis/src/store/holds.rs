@@ -34,14 +34,14 @@ pub(super) struct Counts {
 impl Counts {
     fn add(&mut self, store: &RedisStore, counted: Counted<'_>) {
         self.keys.push(store.0.keys.for_count(counted));
-        self.each.push(store.0.plans.count_args(counted.limits, store.server_time()));
+        self.each.push(store.0.plans.count_args(counted.limits, || store.server_time()));
         self.sets.push(counted.limits.clone());
     }
 
     /// Takes the edges of calendars around the server's time, which has become known.
     fn renew_edges(&mut self, store: &RedisStore) {
-        let now = store.server_time();
-        self.each = self.sets.iter().map(|set| store.0.plans.count_args(set, now)).collect();
+        let args = |set| store.0.plans.count_args(set, || store.server_time());
+        self.each = self.sets.iter().map(args).collect();
     }
 
     /// The number of their limits.

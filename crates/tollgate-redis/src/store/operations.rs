@@ -37,7 +37,7 @@ impl RedisStore {
             call.word(self.0.keys.for_count(counted))
                 .word(nonce)
                 .word(&change)
-                .word(&self.0.plans.count_args(limits, self.server_time()).args);
+                .word(&self.0.plans.count_args(limits, || self.server_time()).args);
             call
         };
         let mut answer = self.send(call(), by).await?;

@@ -66,6 +66,11 @@ impl LastHeld {
 /// Every time: no calendar is in a plan.
 const ALWAYS: Range<Time> = Time::from_micros(0)..Time::MAX;
 
+/// Whether these are the times of now. Where they are all, no clock is read.
+fn are_now(times: &Range<Time>, now: &impl Fn() -> Time) -> bool {
+    *times == ALWAYS || times.contains(&now())
+}
+
 /// The sets with the edges around a time, and while these are the best to bring.
 fn around(sets: &mut [LimitSet], now: Time) -> Range<Time> {
     let mut times = ALWAYS;
@@ -240,12 +245,14 @@ impl Plans {
     }
 
     /// The arguments about these for scripts over any limits.
-    pub(super) fn count_args(&self, limits: &LimitSet, now: Time) -> Arc<CountArgs> {
+    pub(super) fn count_args(&self, limits: &LimitSet, now: impl Fn() -> Time) -> Arc<CountArgs> {
         let known = self.count_args.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(args) = known.get(&limits.serial()).filter(|args| args.times.contains(&now)) {
+        let found = known.get(&limits.serial());
+        if let Some(args) = found.filter(|args| are_now(&args.times, &now)) {
             return Arc::clone(args);
         }
         drop(known);
+        let now = now();
         let args = Arc::new(CountArgs::new(limits, now));
         let mut known = self.count_args.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_PLANS {
@@ -279,7 +286,11 @@ impl Plans {
     }
 
     /// The plan of a question, composed once.
-    pub(super) fn get(&self, question: &Question<'_>, now: Time) -> Result<Arc<Plan>, StoreError> {
+    pub(super) fn get(
+        &self,
+        question: &Question<'_>,
+        now: impl Fn() -> Time,
+    ) -> Result<Arc<Plan>, StoreError> {
         let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
         let units: Vec<Unit> = match question.cost.plain() {
             Some(_) => Vec::new(),
@@ -287,10 +298,12 @@ impl Plans {
         };
         let key = (serials, mode_number(question.mode, question.request.is_some()), units);
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = cache.plans.get(&key).filter(|plan| plan.times.contains(&now)) {
+        let found = cache.plans.get(&key);
+        if let Some(plan) = found.filter(|plan| are_now(&plan.times, &now)) {
             return Ok(Arc::clone(plan));
         }
         drop(cache);
+        let now = now();
         let mut sets: Vec<LimitSet> =
             question.parts.iter().map(|part| part.limits.clone()).collect();
         let times = around(&mut sets, now);

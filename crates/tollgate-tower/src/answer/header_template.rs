@@ -3,7 +3,7 @@
 use core::fmt::Write as _;
 
 use http::HeaderValue;
-use tollgate::{Decision, Limit, LimitSet, ParseError, Report};
+use tollgate::{Decision, Limit, LimitSet, ParseError, Report, Unit};
 
 use super::numbers::Numbers;
 use super::rate::Rate;
@@ -27,6 +27,8 @@ const SECOND_US: u64 = 1_000_000;
 /// use tollgate_tower::answer::HeaderTemplate;
 /// let template = HeaderTemplate::new("api", &"10/s, 240/h".parse()?)?;
 /// assert_eq!(template.policy(), r#""api/1s";q=10;w=1, "api/1h";q=240;w=3600"#);
+/// let tokens = HeaderTemplate::new("api", &"1000/m of tokens via gcra".parse()?)?;
+/// assert_eq!(tokens.policy(), r#""api";q=1000;w=60;qu="tokens""#);
 /// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -91,14 +93,20 @@ impl HeaderTemplate {
                     format!("at most {MAX_NAME_BYTES}: shorten the name of the policy"),
                 ));
             }
-            let policy = match &limit.quota().calendar {
-                // No month is as long as the next: `w` is left out, and `t` says when it ends.
-                Some(_) => value(format!("{name};q={}", limit.quota().units))?,
-                None => {
-                    let (quota, window) = quota_and_window(limit);
-                    value(format!("{name};q={quota};w={window}"))?
-                }
+            // No month is as long as the next, and slots have no window: `w` is left out, and `t`
+            // says when one ends.
+            let numbers = if limit.quota().calendar.is_some() || limit.needs_hold() {
+                format!("q={}", limit.quota().units)
+            } else {
+                let (quota, window) = quota_and_window(limit);
+                format!("q={quota};w={window}")
             };
+            let unit = match *limit.unit() {
+                Unit::REQUESTS => String::new(),
+                Unit::SLOTS => ";qu=\"concurrent-requests\"".to_owned(),
+                unit => format!(";qu=\"{unit}\""),
+            };
+            let policy = value(format!("{name};{numbers}{unit}"))?;
             let is_listed = limit.has_capacity();
             items.push(Item { policy, rate: Rate::of(limit), name, is_listed });
         }

@@ -71,6 +71,13 @@ impl<'a> Reader<'a> {
         calendar.in_zone(name.text).map_or_else(
             || {
                 let zones = Calendar::zones();
+                if zones.is_empty() {
+                    return self.fail(
+                        name.span(),
+                        "this program was built without time zones".to_owned(),
+                        "write `in UTC`, or build it with the feature `zones`".to_owned(),
+                    );
+                }
                 let same = zones.iter().find(|zone| zone.eq_ignore_ascii_case(name.text));
                 let city = |zone: &&String| {
                     let end = zone.rsplit('/').next();

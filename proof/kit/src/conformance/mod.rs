@@ -216,7 +216,6 @@ cases! {
         threads::checks_in_opposite_orders_never_wait_for_each_other,
         units::units_equal_the_oracle_in_every_field,
         units::a_charge_of_several_units_is_refunded_whole,
-        calendars::calendars_equal_the_oracle_in_every_field,
         calendars::a_day_and_a_month_are_one_check,
         calendars::a_duration_and_a_calendar_of_one_name_share_a_count,
         calendars::two_versions_of_a_zone_admit_one_budget_more_an_edge,
@@ -236,6 +235,7 @@ cases! {
     }
     Keeps::COUNTS.with_charges() => {
         bans::a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
+        calendars::calendars_equal_the_oracle_in_every_field,
     }
     Keeps::COUNTS.with_holds() => {
         calendars::a_hold_that_ends_windows_later_counts_there,
@@ -257,7 +257,6 @@ cases! {
         holds::nothing_but_another_strategy_starts_fresh,
         holds::a_place_in_line_is_kept_on_every_count,
         holds::a_peek_of_a_hold_foretells_it,
-        held_units::holds_of_several_units_equal_those_of_each,
         held_units::an_amount_of_0_waits_until_nothing_is_owed,
         held_units::a_named_hold_is_of_all_its_amounts,
         shown_holds::an_inspection_shows_open_holds,
@@ -270,6 +269,9 @@ cases! {
         named_holds::a_named_hold_over_several_counts_is_one,
         named_holds::what_a_name_refuses_leaves_a_count_under_its_numbers,
         named_holds::a_mark_lasts_as_long_as_the_limits_of_its_question_say,
+    }
+    Keeps::COUNTS.with_holds().with_charges() => {
+        held_units::holds_of_several_units_equal_those_of_each,
     }
 }
 
@@ -329,7 +331,6 @@ macro_rules! conformance_tests {
             checks_in_opposite_orders_never_wait_for_each_other,
             units_equal_the_oracle_in_every_field,
             a_charge_of_several_units_is_refunded_whole,
-            calendars_equal_the_oracle_in_every_field,
             a_day_and_a_month_are_one_check,
             a_duration_and_a_calendar_of_one_name_share_a_count,
             two_versions_of_a_zone_admit_one_budget_more_an_edge,
@@ -343,6 +344,7 @@ macro_rules! conformance_tests {
             a_request_id_is_of_one_cost,
             notices_are_kept_until_their_end,
             a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
+            calendars_equal_the_oracle_in_every_field,
             a_hold_that_ends_windows_later_counts_there,
             a_reset_is_remembered_where_the_count_went_before_it,
             a_hold_is_denied_by_a_ban_and_its_denial_counts,
@@ -362,7 +364,6 @@ macro_rules! conformance_tests {
             nothing_but_another_strategy_starts_fresh,
             a_place_in_line_is_kept_on_every_count,
             a_peek_of_a_hold_foretells_it,
-            holds_of_several_units_equal_those_of_each,
             an_amount_of_0_waits_until_nothing_is_owed,
             a_named_hold_is_of_all_its_amounts,
             an_inspection_shows_open_holds,
@@ -375,6 +376,7 @@ macro_rules! conformance_tests {
             a_named_hold_over_several_counts_is_one,
             what_a_name_refuses_leaves_a_count_under_its_numbers,
             a_mark_lasts_as_long_as_the_limits_of_its_question_say,
+            holds_of_several_units_equal_those_of_each,
         );
         /// Every case of the kit has a test here.
         #[test]

@@ -165,7 +165,7 @@ impl super::Step for Step {
         let view = self.view(cell, now);
         let remaining = self.units.saturating_sub(view.count);
         let wait_us = view.window.end_us - now.as_micros();
-        let retry_after_us = if view.count + cost <= self.units {
+        let retry_after_us = if view.count.saturating_add(cost) <= self.units {
             0
         } else if cost > self.units {
             NEVER_US

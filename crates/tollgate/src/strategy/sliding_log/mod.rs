@@ -173,7 +173,7 @@ impl super::Step for Step {
         let log = cell.log();
         let view = self.view(log, now);
         let remaining = self.units.saturating_sub(view.used);
-        let retry_after_us = if view.used + cost <= self.units {
+        let retry_after_us = if view.used.saturating_add(cost) <= self.units {
             0
         } else if cost > self.units {
             NEVER_US

@@ -107,7 +107,7 @@ impl Interval {
     pub(super) fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
         let view = self.view(cell, now);
         let remaining = self.burst.saturating_sub(view.missing);
-        let retry_after_us = if view.missing + cost <= self.burst {
+        let retry_after_us = if view.missing.saturating_add(cost) <= self.burst {
             0
         } else if cost > self.burst {
             NEVER_US
