@@ -192,7 +192,8 @@ impl Step {
     /// When `cost` is first admitted, in microseconds since the Unix epoch, if nothing else is
     /// charged.
     fn ready_at_us(&self, words: &[u64], view: &View, cost: u64) -> u64 {
-        let fits = |inside: u64, counted: u64| (inside + counted).saturating_add(cost) <= self.units;
+        let fits =
+            |inside: u64, counted: u64| (inside + counted).saturating_add(cost) <= self.units;
         let counts = |bucket| if view.stepped_back { 0 } else { self.count(words, bucket) };
         let (mut inside, mut straddling) = (view.inside, view.straddling);
         let mut bucket = view.bucket;
