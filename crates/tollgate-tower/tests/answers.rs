@@ -206,7 +206,7 @@ fn policies_name_the_units_of_limits() {
         ("p/gcra/1m", 60, true, None),
         ("p/gcra/1m/tokens", 1_000, true, unit("tokens")),
         ("p/month", 9, false, unit("bytes")),
-        ("p/concurrency", 20, false, unit("concurrent-requests")),
+        ("p/30s", 20, false, unit("concurrent-requests")),
     ];
     let expected =
         expected.map(|(name, q, has_window, unit)| (name.to_owned(), q, has_window, unit));
