@@ -55,7 +55,7 @@ impl Limiter {
     }
 
     /// Checks every limit, and charges the cost if all admit.
-    #[pyo3(signature = (subject, cost=Cost::from(1)), text_signature = "(subject, cost=1)")]
+    #[pyo3(signature = (subject, cost=Cost::from(1)), text_signature = "($self, subject, cost=1)")]
     fn check(
         &self,
         py: Python<'_>,

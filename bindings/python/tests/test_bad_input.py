@@ -233,7 +233,7 @@ def test_units_that_were_used() -> None:
 def test_a_decorator_without_a_key(key: Any) -> None:
     with pytest.raises(TypeError, match="key must be str or callable"):
         PLAIN.limit(key)
-    with pytest.raises(TypeError, match="cost must be int or callable"):
+    with pytest.raises(TypeError, match="cost must be int, dict or callable"):
         PLAIN.limit("a", cost=1.5)
 
 
