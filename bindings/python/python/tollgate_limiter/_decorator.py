@@ -11,7 +11,9 @@ from ._errors import Denied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._tollgate import Cost, Decision
+    from ._tollgate import Decision
+
+    Cost = int | dict[str, int]
 
 
 class Checks(Protocol):

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, TypeVar
 
-    from ._tollgate import Charged, Cost, Limits, Refund, Settled
+    from ._tollgate import Charged, Limits, Refund, Settled
 
     T = TypeVar("T")
     F = TypeVar("F", bound=Callable[..., Any])
+    # Requests, or an amount of each unit.
+    Cost = int | dict[str, int]
     Subjects = Sequence[str | tuple[str, str | Limits]]
 
 

@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar, final
 _T = TypeVar("_T")
 
 # Requests, or an amount of each unit.
-Cost: TypeAlias = int | dict[str, int]
+_Cost: TypeAlias = int | dict[str, int]
 
 __version__: str
 
@@ -165,7 +165,7 @@ class Settled:
     def already(self) -> bool:
         """Whether it was settled before. Nothing was done now."""
     @property
-    def actual(self) -> Cost:
+    def actual(self) -> _Cost:
         """The units that were charged for it."""
     @property
     def limits(self) -> list[Charged]:
@@ -198,27 +198,27 @@ class ManualClock:
 @final
 class Request(Generic[_T]):
     @staticmethod
-    def check(subject: str, cost: Cost = 1, partial: bool = False) -> Request[Decision]: ...
+    def check(subject: str, cost: _Cost = 1, partial: bool = False) -> Request[Decision]: ...
     @staticmethod
     def check_all(
         subjects: Sequence[str | tuple[str, str | Limits]],
-        cost: Cost = 1,
+        cost: _Cost = 1,
         partial: bool = False,
         waiting: Literal["again"] | None = None,
     ) -> Request[Decision]: ...
     @staticmethod
     def peek(
-        subject: str, cost: Cost = 1, partial: bool = False, kind: str | None = None
+        subject: str, cost: _Cost = 1, partial: bool = False, kind: str | None = None
     ) -> Request[Decision]: ...
     @staticmethod
-    def charge(subject: str, cost: Cost) -> Request[list[Charged]]: ...
+    def charge(subject: str, cost: _Cost) -> Request[list[Charged]]: ...
     @staticmethod
     def reset(subject: str) -> Request[bool]: ...
     @staticmethod
     def refund(decision: Decision) -> Request[Refund]: ...
     @staticmethod
     def reserve(
-        subject: str, cost: Cost, ttl: float, charge_at_end: bool = False, id: str | None = None
+        subject: str, cost: _Cost, ttl: float, charge_at_end: bool = False, id: str | None = None
     ) -> Request[Holding]: ...
     @staticmethod
     def acquire(
@@ -228,7 +228,7 @@ class Request(Generic[_T]):
         waiting: Literal["again", "in_line"] | None = None,
     ) -> Request[Holding]: ...
     @staticmethod
-    def commit(holding: Holding, actual: Cost) -> Request[Settled]: ...
+    def commit(holding: Holding, actual: _Cost) -> Request[Settled]: ...
     @staticmethod
     def release(holding: Holding) -> Request[bool]: ...
     @staticmethod
@@ -236,7 +236,7 @@ class Request(Generic[_T]):
     @staticmethod
     def renew(holding: Holding, ttl: float | None = None) -> Request[bool]: ...
     @staticmethod
-    def commit_named(subject: str, id: str, actual: Cost) -> Request[Settled]: ...
+    def commit_named(subject: str, id: str, actual: _Cost) -> Request[Settled]: ...
     @staticmethod
     def release_named(subject: str, id: str) -> Request[bool]: ...
     @staticmethod
@@ -262,7 +262,7 @@ class Limiter:
         policy: str | None = None,
         clock: ManualClock | None = None,
     ) -> Limiter: ...
-    def check(self, subject: str, cost: Cost = 1) -> Decision:
+    def check(self, subject: str, cost: _Cost = 1) -> Decision:
         """Checks every limit, and charges the cost if all admit."""
     def run(self, request: Request[_T]) -> _T: ...
     def start(self, request: Request[_T], bridge: Bridge, future: Future[_T]) -> None: ...
