@@ -83,7 +83,7 @@ class Limiter {
   /** Checks every limit, and charges the cost if all admit. */
   check(subject, cost = 1) {
     // Not `async`, which takes longer, and without a function that would keep the arguments.
-    if (typeof cost === "object" && cost !== null) return this.checkAll([subject], cost);
+    if (typeof cost !== "number") return this.checkAll([subject], cost);
     if (!this.#isMemory) return this.#checkLater(subject, cost);
     try {
       return Promise.resolve(this.checkSync(subject, cost));

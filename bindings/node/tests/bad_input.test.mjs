@@ -56,12 +56,10 @@ test("a number of a wrong type", async () => {
       [1n, "bigint"],
       [2n ** 80n, "bigint"],
       [[1], "array"],
-      [{}, "object"],
       [Symbol("1"), "symbol"],
       [() => 1, "function"],
-      [{ valueOf: () => 1 }, "object"],
     ]) {
-      const what = `cost must be a number, not ${type}`;
+      const what = `cost must be a number or an object, not ${type}`;
       await refuses(() => limiter.check("a", cost), TypeError, what);
       await refuses(() => limiter.peek("a", cost), TypeError, what);
       await refuses(() => limiter.charge("a", cost), TypeError, what);

@@ -64,5 +64,7 @@ test("bad costs are refused", async () => {
     });
   }
   await assert.rejects(limiter.check("bob", { tokens: "5" }), TypeError);
+  await assert.rejects(limiter.check("bob", { valueOf: () => 1 }), TypeError);
+  await assert.rejects(limiter.acquire("bob", { slots: 1 }), TypeError);
   assert.throws(() => limiter.checkSync("bob", BOTH), TypeError);
 });

@@ -4,6 +4,7 @@ import express from "express";
 import Fastify from "fastify";
 import { Hono } from "hono";
 import { Decision, Limiter, Limits, ManualClock, StoreError } from "tollgate-limiter";
+import type { Cost } from "tollgate-limiter";
 import { tollgate as forExpress } from "tollgate-limiter/express";
 import { tollgate as forFastify } from "tollgate-limiter/fastify";
 import { tollgate as forHono } from "tollgate-limiter/hono";
@@ -36,7 +37,7 @@ const id = "b1946ac92492d2347c6235b4d2611184";
 const fence: number | null = (await limiter.acquire("backend", 1, { id })).fence;
 const renewed: boolean = await limiter.renew("backend", id);
 const gone: boolean = await limiter.release("backend", id);
-const used: number = (await limiter.commit("user:42", id, 300)).actual;
+const used: Cost = (await limiter.commit("user:42", id, { requests: 1, tokens: 300 })).actual;
 try {
   await limiter.refund(decision);
 } catch (error) {

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
     from ._tollgate import Decision
 
-    Cost = int | dict[str, int]
+    _Cost = int | dict[str, int]
 
 
 class Checks(Protocol):
     """What is asked before each call: a limiter."""
 
-    def check(self, subject: str, cost: Cost = ...) -> Decision: ...
+    def check(self, subject: str, cost: _Cost = ...) -> Decision: ...
 
-    async def acheck(self, subject: str, cost: Cost = ...) -> Decision: ...
+    async def acheck(self, subject: str, cost: _Cost = ...) -> Decision: ...
 
 
 def limited(
     limiter: Checks,
     key: str | Callable[..., str],
-    cost: Cost | Callable[..., Cost],
+    cost: _Cost | Callable[..., _Cost],
     on_denied: Callable[[Decision], Any] | None,
 ) -> Callable[[Any], Any]:
     """A decorator that checks before each call."""
@@ -36,7 +36,7 @@ def limited(
     if not callable(cost) and (isinstance(cost, bool) or not isinstance(cost, int | dict)):
         raise TypeError(f"cost must be int, dict or callable, not {type(cost).__name__}")
 
-    def question(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Cost]:
+    def question(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, _Cost]:
         subject = key if isinstance(key, str) else key(*args, **kwargs)
         return subject, cost(*args, **kwargs) if callable(cost) else cost
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     F = TypeVar("F", bound=Callable[..., Any])
     # Requests, or an amount of each unit.
-    Cost = int | dict[str, int]
+    _Cost = int | dict[str, int]
     Subjects = Sequence[str | tuple[str, str | Limits]]
 
 
@@ -36,7 +36,7 @@ class Limiter(_Limiter):
 
     __slots__ = ()
 
-    async def acheck(self, subject: str, cost: Cost = 1) -> Decision:
+    async def acheck(self, subject: str, cost: _Cost = 1) -> Decision:
         """`check` for asyncio."""
         if self.in_memory:
             return self.check(subject, cost)
@@ -45,7 +45,7 @@ class Limiter(_Limiter):
     def check_all(
         self,
         subjects: Subjects,
-        cost: Cost = 1,
+        cost: _Cost = 1,
         *,
         partial: bool = False,
         waiting: Literal["again"] | None = None,
@@ -61,7 +61,7 @@ class Limiter(_Limiter):
     async def acheck_all(
         self,
         subjects: Subjects,
-        cost: Cost = 1,
+        cost: _Cost = 1,
         *,
         partial: bool = False,
         waiting: Literal["again"] | None = None,
@@ -72,7 +72,7 @@ class Limiter(_Limiter):
     def peek(
         self,
         subject: str,
-        cost: Cost = 1,
+        cost: _Cost = 1,
         *,
         partial: bool = False,
         kind: Literal["check", "reserve", "acquire"] = "check",
@@ -86,7 +86,7 @@ class Limiter(_Limiter):
     async def apeek(
         self,
         subject: str,
-        cost: Cost = 1,
+        cost: _Cost = 1,
         *,
         partial: bool = False,
         kind: Literal["check", "reserve", "acquire"] = "check",
@@ -94,11 +94,11 @@ class Limiter(_Limiter):
         """`peek` for asyncio."""
         return await self._ask(Request.peek(subject, cost, partial, kind))
 
-    def charge(self, subject: str, cost: Cost) -> list[Charged]:
+    def charge(self, subject: str, cost: _Cost) -> list[Charged]:
         """Charges a cost that became known afterwards, also beyond the limits."""
         return self.run(Request.charge(subject, cost))
 
-    async def acharge(self, subject: str, cost: Cost) -> list[Charged]:
+    async def acharge(self, subject: str, cost: _Cost) -> list[Charged]:
         """`charge` for asyncio."""
         return await self._ask(Request.charge(subject, cost))
 
@@ -121,7 +121,7 @@ class Limiter(_Limiter):
     def reserve(
         self,
         subject: str,
-        cost: Cost,
+        cost: _Cost,
         ttl: float,
         *,
         charge_at_end: bool = False,
@@ -137,7 +137,7 @@ class Limiter(_Limiter):
     async def areserve(
         self,
         subject: str,
-        cost: Cost,
+        cost: _Cost,
         ttl: float,
         *,
         charge_at_end: bool = False,
@@ -191,11 +191,11 @@ class Limiter(_Limiter):
         """`release` for asyncio."""
         return await self._ask(Request.release_named(subject, id))
 
-    def commit(self, subject: str, id: str, actual: Cost) -> Settled:
+    def commit(self, subject: str, id: str, actual: _Cost) -> Settled:
         """Charges what was used of the hold with this id, and gives the rest back."""
         return self.run(Request.commit_named(subject, id, actual))
 
-    async def acommit(self, subject: str, id: str, actual: Cost) -> Settled:
+    async def acommit(self, subject: str, id: str, actual: _Cost) -> Settled:
         """`commit` for asyncio."""
         return await self._ask(Request.commit_named(subject, id, actual))
 
@@ -211,7 +211,7 @@ class Limiter(_Limiter):
         self,
         key: str | Callable[..., str],
         *,
-        cost: Cost | Callable[..., Cost] = 1,
+        cost: _Cost | Callable[..., _Cost] = 1,
         on_denied: Callable[[Decision], Any] | None = None,
     ) -> Callable[[F], F]:
         """A decorator that checks before each call, for functions and for `async` functions.
@@ -358,7 +358,7 @@ class Reservation(_Hold):
         super().__init__(limiter, holding)
         self._used: dict[str, int] = {}
 
-    def use(self, units: Cost) -> None:
+    def use(self, units: _Cost) -> None:
         """Adds what was used: requests, or an amount of each unit. The end of `with` charges the
         sums."""
         for unit, amount in units.items() if isinstance(units, dict) else [("requests", units)]:
@@ -370,13 +370,13 @@ class Reservation(_Hold):
                 raise ArgumentError(f"units is {amount}: give a whole number of 0 or more")
             self._used[unit] = self._used.get(unit, 0) + amount
 
-    def commit(self, actual: Cost) -> Settled:
+    def commit(self, actual: _Cost) -> Settled:
         """Charges what was used, and gives the rest back. A second commit charges nothing."""
         settled = self._limiter.run(Request.commit(self._holding, actual))
         self._is_settled = True
         return settled
 
-    async def acommit(self, actual: Cost) -> Settled:
+    async def acommit(self, actual: _Cost) -> Settled:
         """`commit` for asyncio."""
         settled = await self._limiter._ask(Request.commit(self._holding, actual))
         self._is_settled = True
