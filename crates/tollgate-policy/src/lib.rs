@@ -74,23 +74,25 @@ mod problem;
 mod quantile;
 mod read;
 mod ready;
+mod reserve;
 mod resolve;
 mod ruling;
 #[cfg(feature = "schema")]
 mod schema;
 mod source;
 mod spans;
+mod sum;
 mod tiers;
 #[cfg(feature = "watch")]
 mod watch;
 
 pub use clock::Recurrence;
-pub use cost::{Commit, Cost, Estimate, Reserve};
+pub use cost::{Amount, CostRule};
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Admin, Admission, Answer, CheckBatch, Counters, Current, DecisionMark, Event, Gate,
-    GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread, Revision, Shadow,
-    Standing, SubjectCounts, Terms,
+    Admin, Admission, Answer, CheckBatch, CostRefused, Counters, Current, DecisionMark, Event,
+    Gate, GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread, Revision,
+    Shadow, Standing, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, ValueList};
 pub use model::{
@@ -105,10 +107,12 @@ pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
 pub use read::{MAX_POLICIES, parse_deadline};
 pub use ready::PolicyPart;
+pub use reserve::{Commit, Commits, Estimate, Reserve};
 pub use ruling::{Effect, MAX_REASON_BYTES, Ruling};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use source::{Format, MAX_FILE_BYTES};
+pub use sum::{Factor, WeightedSum};
 pub use tiers::Tiers;
 #[cfg(feature = "watch")]
 pub use watch::{DEFAULT_DEBOUNCE, DEFAULT_POLL, Reload, Watch, Watcher};

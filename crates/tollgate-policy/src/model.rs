@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use tollgate::{LimitSet, ParseError};
 
-use crate::cost::Cost;
+use crate::cost::CostRule;
 use crate::field::{Field, advice};
 use crate::on_failure::OnFailure;
 use crate::pattern::{Condition, Pattern};
@@ -75,7 +75,7 @@ pub struct Policy {
     /// for the deadline of the store's URL, or else [`DEFAULT_DEADLINE`].
     pub deadline: Option<Duration>,
     /// The cost of a request.
-    pub cost: Cost,
+    pub cost: CostRule,
     /// The dimension that all subjects share on a cluster.
     pub shard: Shard,
     /// True for a shadow policy: it counts and never denies.
@@ -95,7 +95,7 @@ impl Policy {
             tiers: None,
             on_failure,
             deadline: None,
-            cost: Cost::Fixed(1),
+            cost: CostRule::default(),
             shard: Shard::Unsaid,
             shadow: false,
         }
@@ -144,8 +144,8 @@ impl Policy {
 
     /// Sets the cost of a request.
     #[must_use]
-    pub fn cost(self, cost: Cost) -> Self {
-        Self { cost, ..self }
+    pub fn cost(self, cost: impl Into<CostRule>) -> Self {
+        Self { cost: cost.into(), ..self }
     }
 
     /// Sets the dimension that all subjects share on a cluster.

@@ -416,7 +416,7 @@ fn add_fields_of(policy: &Policy, fields: &mut BTreeSet<Field>) {
         fields.extend(conditions.iter().map(|condition| condition.field.clone()));
     }
     add(&policy.when, fields);
-    fields.extend(policy.cost.field().cloned());
+    fields.extend(policy.cost.fields().cloned());
     fields.extend(policy.tiers.as_ref().map(|tiers| tiers.by().clone()));
     for entry in &policy.entries {
         let instead = entry.absent.values().filter_map(|absent| match absent {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use smallvec::SmallVec;
 use tollgate::{LimitSet, ParseError, Share, SubjectPrefix};
 
-use crate::cost::Cost;
+use crate::cost::{Amount, CostRule};
 use crate::field::Field;
 use crate::index::Index;
 use crate::model::{Absent, Dimension, Entry, Policy, Rule, Shard};
@@ -17,7 +17,7 @@ use crate::tiers::Tiers;
 pub(crate) struct Ready {
     pub(crate) entries: Vec<ReadyEntry>,
     pub(crate) tiers: Option<Tiers>,
-    pub(crate) cost: Cost,
+    pub(crate) cost: CostRule,
     pub(crate) on_failure: OnFailure,
     /// `None` for the store's deadline.
     pub(crate) deadline: Option<Duration>,
@@ -97,11 +97,10 @@ pub(crate) struct SingleCheck {
 /// The check of a policy that is not in shadow, with one entry without overrides, one subject of
 /// one field, one fixed cost, no shard, and no local share.
 pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleCheck> {
-    let Ready { entries, cost: Cost::Fixed(cost), shadow: false, shard: None, on_failure, .. } =
-        ready
-    else {
+    let Ready { entries, cost, shadow: false, shard: None, on_failure, .. } = ready else {
         return None;
     };
+    let Some(Amount::Fixed(cost)) = cost.plain() else { return None };
     // The store's answer is noted there, which the fast path does not do.
     if on_failure.share().is_some() {
         return None;

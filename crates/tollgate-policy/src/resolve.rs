@@ -5,16 +5,18 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Error, LimitSet, MAX_COST, MAX_PARTS, RequestId, Subject, SubjectPrefix};
+use tollgate::{Cost, Error, LimitSet, MAX_PARTS, RequestId, Subject, SubjectPrefix, Unit};
 
-use crate::cost::{Cost, Estimate, Reserve};
+use crate::cost::{Amount, CostRule};
 use crate::field::{Field, Fields, value};
 use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
 use crate::ready::{
-    Parts, PolicyPart, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
+    Parts, PolicyPart, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
 };
+use crate::reserve::{Estimate, Reserve};
+use crate::sum::{WeightedSum, whole_number};
 use crate::tiers::Tiered;
 
 /// The input of a store call. It is filled in place: moving it takes as long as building it.
@@ -23,9 +25,9 @@ pub(crate) struct Plan {
     /// The subjects; `parts` has the position of each one's limits, in the same order.
     pub(crate) subjects: SmallVec<[Subject; 1]>,
     pub(crate) parts: Parts,
-    pub(crate) cost: u64,
+    pub(crate) cost: Cost,
     pub(crate) shard: Option<Box<str>>,
-    /// The policy whose cost is known afterwards.
+    /// The first policy with a cost that is known afterwards.
     pub(crate) reserves: Option<usize>,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
@@ -47,7 +49,7 @@ impl Plan {
         Self {
             subjects: SmallVec::new(),
             parts: SmallVec::new(),
-            cost: 1,
+            cost: Cost::from(1),
             shard: None,
             reserves: None,
             deadline: Duration::MAX,
@@ -74,6 +76,7 @@ pub(crate) enum Refused {
     /// Its cost is above the bound of the policy.
     Cost {
         policy: usize,
+        unit: Unit,
         max: u64,
     },
     /// It would need more subjects than one check can have.
@@ -107,12 +110,13 @@ impl Early {
         let mut authority = Authority::Policy;
         let (outcome, policy, cause) = match refused {
             Refused::Banned { policy } => (Outcome::Banned, policy, None),
-            Refused::Cost { policy, max } => {
+            Refused::Cost { policy, unit, max } => {
+                let of = if unit == Unit::REQUESTS { "units" } else { unit.name() };
                 let error = Error::Ask(format!(
                     "the cost is above the `max` of the policy and is never admitted: at most {max} \
-                     units"
+                     {of}"
                 ));
-                (Outcome::Never, policy, Some(Arc::new(Cause::Error(error))))
+                (Outcome::Never, policy, Some(Arc::new(Cause::TooCostly { unit, max, error })))
             }
             Refused::Missing { policy, field } => {
                 (Outcome::Missing, policy, Some(Arc::new(Cause::Missing(field))))
@@ -137,6 +141,12 @@ impl Early {
 #[derive(Debug)]
 pub(crate) enum Cause {
     Missing(Field),
+    /// The cost is above the `max` of its policy.
+    TooCostly {
+        unit: Unit,
+        max: u64,
+        error: Error,
+    },
     Error(Error),
 }
 
@@ -168,7 +178,6 @@ impl Policies {
         plan: &mut Plan,
     ) -> Result<(), Refused> {
         let mut refused: Option<Refused> = None;
-        let mut priced = false;
         for &policy in places {
             // Nothing of an unlimited policy counts for those that apply beside it.
             let Some(ready) = self.ready(policy).filter(|ready| !ready.entries.is_empty()) else {
@@ -210,22 +219,18 @@ impl Policies {
                     plan.on_failure = ready.on_failure;
                 }
             }
-            // Policies that can apply together have one cost: the first that counts charges all of
-            // it.
-            if !priced && plan.parts.len() > before {
-                priced = true;
-                if let Some(field) = &ready.shard {
+            if plan.parts.len() > before {
+                if let (0, Some(field)) = (before, &ready.shard) {
                     plan.shard = value(fields, field).map(|value| value.into_owned().into());
                 }
-                plan.reserves = matches!(ready.cost, Cost::Reserve(_)).then_some(policy);
-                match ready.cost_of(fields) {
-                    Costs::Units(units) => plan.cost = units,
-                    Costs::Never => {
-                        let max = ready.cost.max().unwrap_or(MAX_COST);
-                        refused.get_or_insert(Refused::Cost { policy, max });
-                    }
-                    Costs::Missing(field) => {
-                        refused.get_or_insert(Refused::Missing { policy, field });
+                if ready.cost.reserves().next().is_some() {
+                    plan.reserves = plan.reserves.or(Some(policy));
+                }
+                match ready.cost.of_request(fields) {
+                    Ok(cost) if before == 0 => plan.cost = cost,
+                    Ok(cost) => plan.add_cost(&cost),
+                    Err(uncosted) => {
+                        refused.get_or_insert(uncosted.refused(policy));
                     }
                 }
             }
@@ -234,7 +239,10 @@ impl Policies {
         match (refused, plan.parts.get(MAX_PARTS)) {
             (Some(refused), _) => Err(refused),
             (None, Some(part)) => Err(Refused::Parts { policy: part.policy }),
-            (None, None) => Ok(()),
+            (None, None) => {
+                plan.keep_counted(self);
+                Ok(())
+            }
         }
     }
 }
@@ -310,48 +318,124 @@ impl ReadyDimension {
     }
 }
 
-/// The cost of a request, or why it has none.
-enum Costs {
-    Units(u64),
-    /// The cost is above the bound.
-    Never,
+impl Plan {
+    /// Adds the cost of one more policy. Policies that can apply together have the same amount of
+    /// a unit that they share, of which one part is charged for all of them.
+    fn add_cost(&mut self, more: &Cost) {
+        let known = self.cost.amounts();
+        let new = more.amounts().iter().filter(|(unit, _)| known.named(unit).is_none());
+        let all: Cost = known.iter().chain(new).map(|(unit, amount)| (*unit, amount)).collect();
+        self.cost = all;
+    }
+
+    /// Whether a limit of this plan counts a unit.
+    pub(crate) fn counts(&self, policies: &Policies, unit: &Unit) -> bool {
+        let sets = self.parts.iter().filter_map(|part| policies.limits_of(*part));
+        let mut limits = sets.flat_map(LimitSet::limits);
+        limits.any(|limit| limit.has_capacity() && limit.unit() == unit)
+    }
+
+    /// Leaves out the amounts of units that no limit counts, as those of an override may not. If
+    /// none counts any, the store refuses the question.
+    #[inline]
+    pub(crate) fn keep_counted(&mut self, policies: &Policies) {
+        if self.cost.plain().is_some() {
+            return;
+        }
+        let amounts = self.cost.amounts().iter();
+        let counted = amounts.filter(|(unit, _)| self.counts(policies, unit));
+        let counted: Cost = counted.map(|(unit, amount)| (*unit, amount)).collect();
+        if !counted.amounts().is_zero() {
+            self.cost = counted;
+        }
+    }
+
+    /// Gives a unit another amount, if it takes any of it.
+    pub(crate) fn set_amount(&mut self, unit: &Unit, amount: u64) {
+        let amounts = self.cost.amounts().iter();
+        let changed =
+            amounts.map(|(known, old)| (*known, if known == unit { amount } else { old }));
+        self.cost = changed.collect();
+    }
+
+    /// The policies that apply, each once.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = usize> {
+        let mut last = None;
+        let all = self.parts.iter().map(|part| part.policy);
+        all.filter(move |policy| last.replace(*policy) != Some(*policy))
+    }
+}
+
+/// Why a request has no cost.
+enum Uncosted {
+    /// The amount of a unit is above its bound.
+    TooCostly(Unit, u64),
     Missing(Field),
 }
 
-impl Ready {
-    fn cost_of(&self, fields: &dyn Fields) -> Costs {
-        match &self.cost {
-            Cost::Fixed(units) => Costs::Units(*units),
-            Cost::From { field, max, otherwise } => Costs::from(fields, field, *max, *otherwise),
-            Cost::Reserve(Reserve { estimate, max, .. }) => match estimate {
-                Estimate::Units(units) => Costs::Units(*units),
-                Estimate::From { field, otherwise } => Costs::from(fields, field, *max, *otherwise),
-                // The gate knows better, once it has seen enough.
-                Estimate::Quantile { otherwise, .. } => Costs::Units(*otherwise),
-            },
+impl Uncosted {
+    fn refused(self, policy: usize) -> Refused {
+        match self {
+            Self::TooCostly(unit, max) => Refused::Cost { policy, unit, max },
+            Self::Missing(field) => Refused::Missing { policy, field },
         }
     }
 }
 
-impl Costs {
-    /// The number in a field.
-    fn from(fields: &dyn Fields, field: &Field, max: u64, otherwise: Option<u64>) -> Self {
-        let value = value(fields, field);
-        let digits = value.as_deref().map(|text| text.trim_start_matches('0'));
-        let number = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-        match number {
-            // A number with more digits than any `u64` is above any bound.
-            Some(digits) if digits.len() > 19 => Self::Never,
-            Some(digits) => match digits.parse::<u64>() {
-                Ok(units) if units > max => Self::Never,
-                Ok(units) => Self::Units(units),
-                Err(_) => Self::otherwise(otherwise, field),
-            },
-            None => Self::otherwise(otherwise, field),
+impl CostRule {
+    /// The cost of a request.
+    #[inline]
+    fn of_request(&self, fields: &dyn Fields) -> Result<Cost, Uncosted> {
+        if let Some(amount) = self.plain() {
+            return amount.of_request(fields, (&Unit::REQUESTS, false)).map(Cost::from);
         }
+        self.of_units(fields)
     }
 
-    fn otherwise(otherwise: Option<u64>, field: &Field) -> Self {
-        otherwise.map_or_else(|| Self::Missing(field.clone()), Self::Units)
+    fn of_units(&self, fields: &dyn Fields) -> Result<Cost, Uncosted> {
+        let mut amounts: SmallVec<[(Unit, u64); 4]> = SmallVec::new();
+        for (unit, amount) in self.amounts() {
+            let amount = amount.of_request(fields, (unit, true))?;
+            if amount > 0 {
+                amounts.push((*unit, amount));
+            }
+        }
+        match (amounts.is_empty(), self.fields().next()) {
+            // A request that takes nothing is as one that does not say what it takes.
+            (true, Some(field)) => Err(Uncosted::Missing(field.clone())),
+            _ => Ok(amounts.into_iter().collect()),
+        }
     }
+}
+
+impl Amount {
+    /// The amount of this unit that a request takes, which may be 0 only if `or_none`.
+    #[inline]
+    fn of_request(
+        &self,
+        fields: &dyn Fields,
+        (unit, or_none): (&Unit, bool),
+    ) -> Result<u64, Uncosted> {
+        let (sum, max, otherwise) = match self {
+            Self::Fixed(units) => return Ok(*units),
+            Self::From { sum, max, otherwise } => (sum, *max, *otherwise),
+            Self::Reserve(Reserve { estimate, max, .. }) => match estimate {
+                Estimate::Units(units) => return Ok(*units),
+                Estimate::From { sum, otherwise } => (sum, *max, *otherwise),
+                // The gate knows better, once it has seen enough.
+                Estimate::Quantile { otherwise, .. } => return Ok(*otherwise),
+            },
+        };
+        let number = |field: &Field| whole_number(&value(fields, field)?);
+        match sum.total(number) {
+            Ok(units) if units > max => Err(Uncosted::TooCostly(*unit, max)),
+            Ok(units) if units > 0 || or_none => Ok(units),
+            total => otherwise.ok_or_else(|| Uncosted::Missing(missing(total, sum).clone())),
+        }
+    }
+}
+
+/// The field that a total lacks, or else the first one.
+fn missing<'f>(total: Result<u64, &'f Field>, sum: &'f WeightedSum<Field>) -> &'f Field {
+    total.err().or(sum.sources().next()).unwrap_or(&Field::Ip)
 }

@@ -9,7 +9,10 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde_json::{Value, json};
 
+use tollgate::MAX_COST_UNITS;
+
 use crate::model::Combine;
+use crate::sum::MAX_TERMS;
 
 /// The schema, as JSON.
 #[must_use]
@@ -232,9 +235,47 @@ struct Override {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Cost {
+    Requests(Amount),
+    /// An amount of each unit.
+    Units(
+        #[schemars(extend(
+            "minProperties" = 1,
+            "maxProperties" = MAX_COST_UNITS,
+            "propertyNames" = {"pattern": "^[a-z][a-z0-9_]{0,31}$"}
+        ))]
+        BTreeMap<String, Amount>,
+    ),
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Amount {
     Fixed(#[schemars(range(min = 1, max = 1_099_511_627_776_u64))] u64),
     From(FromField),
     Reserve(Reserve),
+}
+
+/// A factor of a sum: a whole number, or a decimal number as a text.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Factor {
+    Whole(#[schemars(range(min = 1, max = 1_099_511_627_776_u64))] u64),
+    Decimal(#[schemars(regex(pattern = r"^[0-9]+(\.[0-9]{1,6})?$"))] String),
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Factors {
+    One(Factor),
+    Several(#[schemars(length(min = 1, max = MAX_TERMS))] Vec<Factor>),
+}
+
+/// Sources of numbers, which are added up.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Sources {
+    One(String),
+    Several(#[schemars(length(min = 1, max = MAX_TERMS))] Vec<String>),
 }
 
 /// A cost that is known afterwards.
@@ -242,16 +283,17 @@ enum Cost {
 #[schemars(deny_unknown_fields)]
 struct Reserve {
     /// The units that are held until then: a number, `header.NAME` or `field.NAME` of the request,
-    /// or `p90`.
+    /// several of them, or `p90`.
     reserve: Estimate,
+    /// A factor for each field, and for each header of `commit`; the default is 1.
+    times: Option<Factors>,
     /// When the field is absent or no number: an estimate, or `deny`.
     otherwise: Option<Otherwise>,
     /// The part of each limit that an estimate by a quantile takes at most; the default is `10 %`.
     #[schemars(regex(pattern = r"^ *([0-9]+(\.[0-9]{1,4})? *%|[0-9]+ */ *[0-9]+) *$"))]
     at_most: Option<String>,
-    /// The source of the cost: `header.NAME` of the response, or `bytes`.
-    #[schemars(regex(pattern = r"^(bytes|header\..+)$"))]
-    commit: Option<String>,
+    /// The source of the cost: `header.NAME` of the response, several of them, or `bytes`.
+    commit: Option<Sources>,
     /// The most that is reserved and charged.
     #[schemars(range(min = 1, max = 1_099_511_627_776_u64))]
     max: u64,
@@ -266,7 +308,7 @@ struct Reserve {
 #[serde(untagged)]
 enum Estimate {
     Units(#[schemars(range(min = 1, max = 1_099_511_627_776_u64))] u64),
-    From(String),
+    From(Sources),
 }
 
 /// Charges the estimate, or nothing.
@@ -277,12 +319,14 @@ enum AtEnd {
     Nothing,
 }
 
-/// A cost that a field says.
+/// A cost that fields say.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct FromField {
-    /// `field.NAME` or `header.NAME`.
-    from: String,
+    /// `field.NAME` or `header.NAME`, or several, which are added up.
+    from: Sources,
+    /// A factor for each field; the default is 1.
+    times: Option<Factors>,
     /// The most that is admitted.
     #[schemars(range(min = 1, max = 1_099_511_627_776_u64))]
     max: u64,

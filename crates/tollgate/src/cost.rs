@@ -139,15 +139,34 @@ fn read_amounts<'u>(
             format!("at most {MAX_COST_UNITS} are counted in one check"),
         ));
     }
-    // Requests first: they are the usual unit.
-    all.sort_by_key(|(unit, _)| (*unit != Unit::REQUESTS, *unit));
+    all.sort_by_key(requests_first);
     Ok(all)
+}
+
+/// Requests come first: they are the usual unit.
+fn requests_first((unit, _): &(Unit, u64)) -> (bool, Unit) {
+    (*unit != Unit::REQUESTS, *unit)
 }
 
 impl From<u64> for Cost {
     #[inline(always)]
     fn from(requests: u64) -> Self {
         Self { amount: requests, units: None }
+    }
+}
+
+/// Amounts of one unit add up. Amounts of 0 stay, as of [used](Cost::used) units.
+impl FromIterator<(Unit, u64)> for Cost {
+    fn from_iter<I: IntoIterator<Item = (Unit, u64)>>(amounts: I) -> Self {
+        let mut all: Vec<(Unit, u64)> = Vec::new();
+        for (unit, amount) in amounts {
+            match all.iter_mut().find(|(known, _)| *known == unit) {
+                Some((_, known)) => *known = known.saturating_add(amount),
+                None => all.push((unit, amount)),
+            }
+        }
+        all.sort_by_key(requests_first);
+        Self::of(&all)
     }
 }
 
@@ -311,7 +330,7 @@ impl<'a> Amounts<'a> {
     ///
     /// # Errors
     /// The first such unit, and the known ones.
-    pub(crate) fn check_units<'s>(
+    pub fn check_units<'s>(
         self,
         sets: impl Iterator<Item = &'s LimitSet> + Clone,
     ) -> Result<(), Error> {

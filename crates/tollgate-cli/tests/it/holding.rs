@@ -56,7 +56,8 @@ fn an_estimate_is_reserved_and_committed_once() {
 #[test]
 fn estimates_of_several_units_are_committed_by_unit() {
     let place = Place::new();
-    let bob = ["bob", "--limit", "60/h via gcra, 100000/h of tokens via gcra"];
+    // Slow enough that no unit flows back between two commands.
+    let bob = ["bob", "--limit", "60/365d via gcra, 100000/365d of tokens via gcra"];
     let ask = |first: &[&str], more: &[&str]| place.run(&[first, &bob, more].concat());
     let estimate = ["--cost", "requests=1,tokens=4000", "--ttl", "60s", "--charge-at-end"];
     let (code, hold, err) = ask(&["reserve"], &estimate);
@@ -68,8 +69,11 @@ fn estimates_of_several_units_are_committed_by_unit() {
     let (code, out, _) = place.run(&["commit", hold, "tokens=1312"]);
     assert_eq!(code, 0);
     let lines: Vec<&str> = out.lines().collect();
-    assert!(lines[0].starts_with("charged 1 requests to bob: 59 left (60/h "), "{out}");
-    assert!(lines[1].starts_with("charged 1312 tokens to bob: 98688 left (100000/h of "), "{out}");
+    assert!(lines[0].starts_with("charged 1 requests to bob: 59 left (60/365d "), "{out}");
+    assert!(
+        lines[1].starts_with("charged 1312 tokens to bob: 98688 left (100000/365d of "),
+        "{out}"
+    );
     let json = place.json(&["commit", hold, "tokens=7", "--json"]);
     let charged = json!({ "requests": 1, "tokens": 1312 });
     assert_eq!(json, json!({ "already": true, "actual": charged, "limits": [] }));

@@ -6,7 +6,7 @@ use tollgate::strategy::Shape;
 use tollgate::{Limit, LimitSet};
 
 use super::compare::{Work, are_disjoint};
-use crate::cost::Cost;
+use crate::cost::{Amount, CostRule};
 use crate::field::Field;
 use crate::model::{Combine, Entry, Policy, Rule, Shard};
 use crate::pattern::Pattern;
@@ -55,7 +55,7 @@ pub(super) fn limits(
 }
 
 /// Checks one set of limits, with the position of each.
-fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<Problem>) {
+fn set(cost: &CostRule, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<Problem>) {
     let limits = set.limits();
     for (i, limit) in limits.iter().enumerate() {
         let at = places.get(i).copied().flatten();
@@ -75,8 +75,9 @@ fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<
                 ),
             ));
         }
-        let Some(least) = cost.least() else { continue };
-        let what = match cost.field() {
+        let amount = cost.of(limit.unit());
+        let Some(least) = amount.and_then(Amount::least) else { continue };
+        let what = match amount.and_then(|amount| amount.fields().next()) {
             None => format!("no request is ever admitted: each costs {least}"),
             Some(field) => {
                 format!("no request without `{field}` is ever admitted: it costs {least}")
@@ -97,10 +98,12 @@ fn most_in(shorter: &Limit, limit: &Limit) -> u128 {
     u128::from(whole.div_ceil(own)) * u128::from(worst)
 }
 
-/// True when `limit` admits whatever `other` admits. Decided only for a log: it denies for no other
-/// reason than too many units in its window.
+/// True when `limit` admits whatever `other` of its unit admits. Decided only for a log: it denies
+/// for no other reason than too many units in its window.
 fn implies(other: &Limit, limit: &Limit) -> bool {
-    limit.shape() == Shape::Log && most_in(other, limit) <= u128::from(limit.quota().units)
+    other.unit() == limit.unit()
+        && limit.shape() == Shape::Log
+        && most_in(other, limit) <= u128::from(limit.quota().units)
 }
 
 /// Warns of slots that nothing can take.

@@ -2,7 +2,7 @@
 
 use tollgate::{LimitSet, Share};
 
-use crate::cost::Cost;
+use crate::cost::CostRule;
 use crate::model::{Policy, Rule};
 use crate::problem::{Problem, Span};
 use crate::spans::PolicySpans;
@@ -34,7 +34,7 @@ pub(super) fn check(
 }
 
 fn limits(
-    (cost, share, rule): (&Cost, Share, Option<Span>),
+    (cost, share, rule): (&CostRule, Share, Option<Span>),
     set: &LimitSet,
     places: &[Option<Span>],
     problems: &mut Vec<Problem>,
@@ -48,7 +48,8 @@ fn limits(
                 continue;
             }
         };
-        let least = cost.least().unwrap_or(1);
+        let amount = cost.of(limit.unit());
+        let least = amount.map_or(0, |amount| amount.least().unwrap_or(1));
         // A limit that never admits anything has a different warning.
         if least > shared.capacity() && least <= limit.capacity() {
             problems.push(Problem::warning(

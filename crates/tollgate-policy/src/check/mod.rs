@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use tollgate::{LimitSet, MAX_COST, MAX_LIMITS, MAX_PARTS};
+use tollgate::{LimitSet, MAX_LIMITS, MAX_PARTS};
 
-use crate::cost::Cost;
 use crate::field::Field;
 use crate::model::{Combine, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
 use crate::pattern::{Condition, Pattern};
@@ -13,13 +12,15 @@ use crate::read::MAX_POLICIES;
 use crate::spans::{EntrySpans, FileSpans, PolicySpans};
 
 mod compare;
+mod costs;
 mod lint;
 mod local;
 mod subjects;
 mod tiers;
 mod times;
+mod together;
 
-use compare::{Work, are_disjoint};
+use compare::Work;
 
 /// Reports what is wrong, and joins the entries of a policy that have the same subject.
 pub(crate) fn check(
@@ -57,8 +58,9 @@ pub(crate) fn check(
     if places.combine_is_unknown {
         return problems;
     }
+    costs::check(combine, policies, places, &mut problems);
     if combine == Combine::All {
-        together(policies, places, &mut problems);
+        together::check(policies, places, &mut problems);
     }
     lint::policies(combine, policies, places, &mut problems);
     times::policies(combine, policies, places, &mut problems);
@@ -128,20 +130,12 @@ fn numbers(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     if policy.deadline.is_some_and(|it| !(MIN_DEADLINE..=MAX_DEADLINE).contains(&it)) {
         error(place.whole, format!("`{name}` has no sound deadline"), "give 1ms to 1m");
     }
-    let in_range = |units: u64| (1..=MAX_COST).contains(&units);
-    let sound = match &policy.cost {
-        Cost::Fixed(units) => in_range(*units),
-        Cost::From { field, max, otherwise } => {
-            let readable = matches!(field, Field::Header(_) | Field::Custom(_));
-            readable && in_range(*max) && otherwise.is_none_or(|o| (1..=*max).contains(&o))
-        }
-        Cost::Reserve(reserve) => reserve.is_sound(),
-    };
-    if !sound {
-        let remedy = "a cost is 1 to 2^40; one from a field has its `otherwise` within its `max`";
+    if !policy.cost.is_sound() {
+        let remedy = "a cost is 1 to 2^40; one from a field has its `otherwise` within its `max`; \
+                      estimates have one `hold` and one `at_end`";
         error(place.cost.or(place.whole), format!("`{name}` has no sound cost"), remedy);
     }
-    if matches!(policy.cost, Cost::Reserve(_)) && policy.on_failure.share().is_some() {
+    if policy.cost.reserves().next().is_some() && policy.on_failure.share().is_some() {
         error(
             place.on_failure.or(place.whole),
             format!("`{name}` reserves, and a local share holds nothing"),
@@ -219,7 +213,7 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
         }
         fields.extend(entry.absent.keys());
     }
-    fields.extend(policy.cost.field());
+    fields.extend(policy.cost.fields());
     if let Shard::By(field) = &policy.shard {
         fields.push(field);
     }
@@ -308,59 +302,6 @@ fn shard(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
                 format!("`{other}` stands in for `{field}`, by which the policy is sharded"),
                 "without it there is no shard: it is `skip` or `deny`",
             ));
-        }
-    }
-}
-
-/// With all matches in one check, there is one cost, and a bound on the subjects.
-fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
-    let enforced: Vec<(&Policy, &PolicySpans)> = policies
-        .iter()
-        .zip(&places.policies)
-        .filter(|(it, _)| !it.shadow && !it.unlimited)
-        .collect();
-    let every: usize = enforced
-        .iter()
-        .filter(|(policy, _)| policy.when.is_empty())
-        .map(|(policy, _)| policy.entries.len())
-        .sum();
-    if every > MAX_PARTS {
-        problems.push(Problem::error(
-            None.or(places.policies.first().and_then(|place| place.whole)),
-            format!("the policies without conditions count {every} subjects together"),
-            format!(
-                "one check has at most {MAX_PARTS}: give them conditions, or `match = \"first\"`"
-            ),
-        ));
-    }
-    let Some((first, _)) = enforced.first() else { return };
-    if enforced.iter().all(|(policy, _)| policy.cost == first.cost) {
-        return;
-    }
-    let mut work = Work::new();
-    for (i, (policy, place)) in enforced.iter().enumerate() {
-        for (other, _) in &enforced[..i] {
-            if !work.allows(&policy.when, &other.when) {
-                return problems.push(Problem::error(
-                    place.whole,
-                    "there are too many policies to see which have their costs in common",
-                    "give all of them the same `cost`, or `match = \"first\"`",
-                ));
-            }
-            if policy.cost == other.cost || are_disjoint(policy, other) {
-                continue;
-            }
-            problems.push(Problem::error(
-                place.cost.or(place.name),
-                format!(
-                    "`{}` and `{}` can apply together and differ in cost",
-                    other.name, policy.name
-                ),
-                "one check has one cost: give both the same, conditions that exclude each other, \
-                 or \
-                 `match = \"first\"`",
-            ));
-            break;
         }
     }
 }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Decision, Error, Limit, Receipt, Report};
+use tollgate::{Decision, Error, Limit, Receipt, Report, Unit};
 
 use super::Revision;
 use super::live::Live;
@@ -260,12 +260,21 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The unit of which the cost is above the `max` of its policy, and that `max`.
+    #[must_use]
+    pub fn too_costly(&self) -> Option<(&Unit, u64)> {
+        match self.cause.as_deref() {
+            Some(Cause::TooCostly { unit, max, .. }) => Some((unit, *max)),
+            _ => None,
+        }
+    }
+
     /// Why the store failed, if the failure rule decided; or that the cost is above what the policy
     /// takes.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         match self.cause.as_deref() {
-            Some(Cause::Error(error)) => Some(error),
+            Some(Cause::Error(error) | Cause::TooCostly { error, .. }) => Some(error),
             _ => None,
         }
     }

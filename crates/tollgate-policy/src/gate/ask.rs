@@ -213,7 +213,7 @@ impl Plan {
         let subject = subjects.next()?;
         // Always found: every part was made from existing limits.
         let first = live.policies.limits_of(*parts.next()?)?;
-        let mut ask = Ask::new(subject).under(first).cost(self.cost);
+        let mut ask = Ask::new(subject).under(first).cost(self.cost.clone());
         for (subject, part) in subjects.zip(parts) {
             ask = ask.and_under(subject, live.policies.limits_of(*part)?);
         }
@@ -244,7 +244,7 @@ impl Plan {
         let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
         let limits = live.policies.limits_of(*part)?;
         let counted = Counted::new(subject, limits).in_shard(self.shard.as_deref());
-        Some(Ask::from(counted).cost(self.cost))
+        Some(Ask::from(counted).cost(self.cost.clone()))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Decision, Error, Limiter, MemoryStore, Receipt, Store};
+use tollgate::{Cost, Decision, Error, Limiter, MemoryStore, Receipt, Store};
 
 use super::Answer;
 use super::answer::Kept;
@@ -44,9 +44,10 @@ impl<S: Store> Inner<S> {
         result: Result<Decision<'l>, Error>,
         is_peek: bool,
     ) -> Answer<'l> {
-        if matches!(result, Err(Error::Ask(_))) && plan.slots(live).is_some() {
+        // No store failed: the policies and the request do not fit together.
+        if matches!(result, Err(Error::Ask(_))) {
             let mut answer = Answer::new(live, plan, result);
-            answer.refuse_slots();
+            answer.refuse();
             return answer;
         }
         match plan.has_shares {
@@ -84,11 +85,12 @@ impl<S: Store> Inner<S> {
             Some((*part, SharedCount { subject, whole: &ready.whole, local }))
         });
         let counts = shared.clone().map(|(_, count)| count);
-        let demand = Demand { cost: plan.cost, is_partial: false, is_peek, waits: plan.waits };
-        let Ok(decision) = self.local().decide(counts.clone(), demand, plan.request()) else {
+        let cost = plan.cost.clone();
+        let demand = Demand { cost, is_partial: false, is_peek, waits: plan.waits };
+        let Ok(decision) = self.local().decide(counts.clone(), &demand, plan.request()) else {
             return Answer::new(live, plan, Err(error));
         };
-        let outcome = outcome_of(&decision, plan.cost, counts);
+        let outcome = outcome_of(&decision, &plan.cost, counts);
         let parts: Parts = shared.map(|(part, _)| part).collect();
         Answer::by_share(live, parts, outcome, decision, error)
     }
@@ -110,9 +112,9 @@ impl<S: Store> Inner<S> {
                 Answer::new(live, &plan, Ok(decision)).into_owned()
             }
             Err(error) => {
-                match self.local().decide(shares.counts(), shares.demand, shares.request()) {
+                match self.local().decide(shares.counts(), &shares.demand, shares.request()) {
                     Ok(decision) => {
-                        let outcome = outcome_of(&decision, shares.demand.cost, shares.counts());
+                        let outcome = outcome_of(&decision, &shares.demand.cost, shares.counts());
                         Answer::by_share(live, Parts::new(), outcome, decision, error).into_owned()
                     }
                     Err(_) => Answer::new(live, &plan, Err(error)).into_owned(),
@@ -153,11 +155,13 @@ impl<'a> Answer<'a> {
 /// for now, and not for ever.
 fn outcome_of<'a>(
     decision: &Decision<'_>,
-    cost: u64,
+    cost: &Cost,
     mut counts: impl Iterator<Item = SharedCount<'a>>,
 ) -> Outcome {
-    let fits =
-        |count: SharedCount<'_>| count.whole.limits().iter().all(|limit| limit.capacity() >= cost);
+    let fits = |count: SharedCount<'_>| {
+        let mut limits = count.whole.limits().iter();
+        limits.all(|limit| limit.capacity() >= cost.amounts().of(limit.unit()))
+    };
     match Outcome::from(decision.verdict()) {
         Outcome::Never if counts.all(fits) => Outcome::FailedClosed,
         outcome => outcome,

@@ -135,7 +135,7 @@ impl<S: Store> Inner<S> {
         let mut plan = Plan::new();
         plan.subjects.push(subject);
         plan.parts.push(single.part);
-        plan.cost = single.cost;
+        plan.cost = single.cost.into();
         if let Some(ready) = live.policies.ready(single.part.policy) {
             plan.deadline = ready.deadline.unwrap_or(live.usual);
             plan.on_failure = ready.on_failure;

@@ -1,9 +1,11 @@
 //! A gate's counters of holds.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use tollgate::{Hold, HoldKind, Settled};
+use parking_lot::Mutex;
+use tollgate::{Cost, Hold, HoldKind, Settled, Unit};
 
 use super::open_holds::OpenHolds;
 
@@ -21,8 +23,8 @@ pub struct HoldCounters {
     pub(super) answered_again: AtomicU64,
     pub(super) conflicts: AtomicU64,
     pub(super) marks: AtomicU64,
-    pub(super) debt: AtomicU64,
-    pub(super) cut: AtomicU64,
+    debt: UnitCounts,
+    cut: UnitCounts,
     pub(super) open: OpenHolds,
 }
 
@@ -109,16 +111,22 @@ impl HoldCounters {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// The units of those commits beyond their reservations: the bound of their debt.
+    /// The amounts of those commits beyond their reservations, by unit: the bound of their debt.
     #[must_use]
-    pub fn units_over(&self) -> u64 {
-        self.debt.load(Ordering::Relaxed)
+    pub fn units_over(&self) -> BTreeMap<Unit, u64> {
+        self.debt.0.lock().clone()
     }
 
-    /// The units that commits had beyond the `max` of their policies, which nobody was charged for.
+    /// The amounts that commits had beyond the `max` of their policies, by unit, which nobody was
+    /// charged for.
     #[must_use]
-    pub fn units_cut(&self) -> u64 {
-        self.cut.load(Ordering::Relaxed)
+    pub fn units_cut(&self) -> BTreeMap<Unit, u64> {
+        self.cut.0.lock().clone()
+    }
+
+    /// Counts the amounts that were not charged.
+    pub(super) fn cut(&self, actual: &Cost, charged: &Cost) {
+        self.cut.add_beyond(actual, charged);
     }
 
     pub(super) fn of(&self, kind: HoldKind) -> &AtomicU64 {
@@ -137,10 +145,33 @@ impl HoldCounters {
             // The kind and the cost of the hold are unknown here.
             return;
         }
-        let beyond = settled.actual.amounts().first().saturating_sub(hold.cost.amounts().first());
-        if beyond > 0 {
+        if self.debt.add_beyond(&settled.actual, &hold.cost) {
             self.over.fetch_add(1, Ordering::Relaxed);
-            self.debt.fetch_add(beyond, Ordering::Relaxed);
         }
+    }
+}
+
+/// Amounts by unit, of at most [`MAX_UNITS`] units. Those of further units are not counted.
+#[derive(Debug, Default)]
+struct UnitCounts(Mutex<BTreeMap<Unit, u64>>);
+
+/// The most units that are counted apart: callers can name any under inline limits.
+const MAX_UNITS: usize = 64;
+
+impl UnitCounts {
+    /// Adds the part of each amount that is beyond another cost; false if there is none.
+    fn add_beyond(&self, actual: &Cost, cost: &Cost) -> bool {
+        let cost = cost.amounts();
+        let beyond = |(unit, amount): (&Unit, u64)| (*unit, amount.saturating_sub(cost.of(unit)));
+        let mut is_beyond = false;
+        for (unit, beyond) in actual.amounts().iter().map(beyond).filter(|(_, it)| *it > 0) {
+            is_beyond = true;
+            let mut counts = self.0.lock();
+            if counts.len() < MAX_UNITS || counts.contains_key(&unit) {
+                let count = counts.entry(unit).or_default();
+                *count = count.saturating_add(beyond);
+            }
+        }
+        is_beyond
     }
 }

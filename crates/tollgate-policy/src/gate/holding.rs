@@ -7,14 +7,15 @@ use std::time::Instant;
 
 use arc_swap::Guard;
 use parking_lot::Mutex;
-use tollgate::{Error, Hold, HoldKind, Holding, Limit, LimitSet, Period, Store};
+use smallvec::SmallVec;
+use tollgate::{Cost, Error, Hold, HoldKind, Holding, Limit, LimitSet, Period, Store, Unit};
 
 use super::live::Live;
 use super::shared::Inner;
 use super::{Answer, Gate, Prepared};
-use crate::cost::{Commit, Cost, Estimate, Reserve};
 use crate::outcome::Outcome;
 use crate::quantile::Quantile;
+use crate::reserve::{Commits, Estimate, Reserve};
 use crate::resolve::Plan;
 
 /// The answer to a request for a hold.
@@ -27,8 +28,8 @@ pub struct Admission {
     /// The hold. `None` where nothing is held: on a denial, without a policy or a limit, and where
     /// the failure rule admits.
     pub hold: Option<Hold>,
-    /// The place where a front reads the used units, if the policy that reserved sets it.
-    pub commit: Option<Commit>,
+    /// Where a front reads the used units, as far as the policies that reserved set it.
+    pub commits: Commits,
     /// A hold that the store may have placed though it failed. Nobody knows of it, so that it is to
     /// be given back ([`Holds::release_in_doubt`](super::Holds::release_in_doubt)), or it stays
     /// until it ends.
@@ -67,7 +68,13 @@ impl<S: Store> Gate<S> {
     pub async fn admit(&self, prepared: Prepared) -> Admission {
         let Some((kind, ttl)) = prepared.plan.holds(&prepared.live) else {
             let answer = self.ask(prepared).await;
-            return Admission { answer, hold: None, commit: None, in_doubt: None, ahead: 0 };
+            return Admission {
+                answer,
+                hold: None,
+                commits: Commits::default(),
+                in_doubt: None,
+                ahead: 0,
+            };
         };
         let refused = Ok::<Error, Infallible>;
         match self.place(prepared, kind, ttl, refused).await {
@@ -101,7 +108,7 @@ impl<S: Store> Gate<S> {
                     Ok((result, hold, ahead)) => (Answer::new(&live, &plan, result), hold, ahead),
                     Err(error) => {
                         let mut answer = Answer::new(&live, &plan, Err(refused(error)?));
-                        answer.refuse_slots();
+                        answer.refuse();
                         (answer, None, 0)
                     }
                 }
@@ -110,8 +117,8 @@ impl<S: Store> Gate<S> {
         self.0.record(&answer, &matched.enforced, started);
         let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
         answer.shadows = shadows;
-        let commit = hold.as_ref().and_then(|_| plan.reserve(&live)?.commit.clone());
-        Ok(Admission { answer: answer.into_owned(), hold, commit, in_doubt, ahead })
+        let commits = hold.as_ref().map(|_| plan.commits(&live)).unwrap_or_default();
+        Ok(Admission { answer: answer.into_owned(), hold, commits, in_doubt, ahead })
     }
 }
 
@@ -161,52 +168,69 @@ impl<S: Store> Inner<S> {
 }
 
 impl Live {
-    /// The cost of the policy that placed a hold, if the policy is still there.
-    pub(super) fn reserve_of(&self, hold: &Hold) -> Option<&Reserve> {
-        let mut names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
-        names.find_map(|name| self.reserve(self.policies.place_of(name)?))
+    /// The positions of the policies that placed a hold, as far as they are still there.
+    pub(super) fn policies_of(&self, hold: &Hold) -> impl Iterator<Item = usize> {
+        let names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
+        names.filter_map(|name| self.policies.place_of(name))
     }
 
-    fn quantile(&self, policy: usize) -> Option<&Mutex<Quantile>> {
-        self.quantiles.get(policy)?.as_deref()
+    /// The amounts of a policy that are known afterwards.
+    fn reserves(&self, policy: usize) -> impl Iterator<Item = (&Unit, &Reserve)> {
+        self.policies.policy(policy).into_iter().flat_map(|policy| policy.cost.reserves())
+    }
+
+    /// How a policy reserves a unit.
+    pub(super) fn reserve(&self, policy: usize, unit: &Unit) -> Option<&Reserve> {
+        self.policies.policy(policy)?.cost.of(unit)?.reserve()
+    }
+
+    fn quantile(&self, policy: usize, unit: &Unit) -> Option<&Mutex<Quantile>> {
+        let mut of_policy = self.quantiles.get(policy)?.iter();
+        of_policy.find(|(known, _)| known == unit).map(|(_, quantile)| &**quantile)
     }
 
     /// Notes what was committed, for the estimates to come.
-    pub(super) fn learn(&self, hold: &Hold, actual: u64) {
-        let names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
-        let mut places = names.filter_map(|name| self.policies.place_of(name));
-        if let Some(quantile) = places.find_map(|place| self.quantile(place)) {
-            quantile.lock().add(actual);
-        }
-    }
-
-    fn reserve(&self, policy: usize) -> Option<&Reserve> {
-        match &self.policies.policy(policy)?.cost {
-            Cost::Reserve(reserve) => Some(reserve),
-            _ => None,
+    pub(super) fn learn(&self, hold: &Hold, actual: &Cost) {
+        for (unit, amount) in actual.amounts().iter() {
+            let mut found = self.policies_of(hold);
+            if let Some(quantile) = found.find_map(|place| self.quantile(place, unit)) {
+                quantile.lock().add(amount);
+            }
         }
     }
 }
 
 impl Plan {
-    /// Reserves the quantile of earlier commits, where the policy wants that and enough is known.
+    /// Reserves the quantiles of earlier commits, where the policies want that and enough is known.
     pub(super) fn estimate(&mut self, live: &Live) {
-        let Some(place) = self.reserves else { return };
-        let Some(Reserve { estimate: Estimate::Quantile { at_most, .. }, max, .. }) =
-            live.reserve(place)
-        else {
+        if self.reserves.is_none() {
             return;
-        };
-        let known = live.quantile(place).and_then(|quantile| quantile.lock().estimate());
-        let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
-        let bounds = limits.flat_map(LimitSet::limits).filter_map(Limit::largest_reservation);
-        let part = bounds.map(|most| at_most.of(most)).min().unwrap_or(u64::MAX);
-        self.cost = known.unwrap_or(self.cost).min(*max).min(part).max(1);
+        }
+        let policies: SmallVec<[usize; 4]> = self.policies().collect();
+        for (place, (unit, reserve)) in
+            policies.into_iter().flat_map(|place| live.reserves(place).map(move |it| (place, it)))
+        {
+            let Estimate::Quantile { at_most, .. } = &reserve.estimate else { continue };
+            let Some(first) = self.cost.amounts().named(unit) else { continue };
+            let known = live.quantile(place, unit).and_then(|it| it.lock().estimate());
+            let sets = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
+            let limits = sets.flat_map(LimitSet::limits).filter(|limit| limit.unit() == unit);
+            let bounds = limits.filter_map(Limit::largest_reservation);
+            let part = bounds.map(|most| at_most.of(most)).min().unwrap_or(u64::MAX);
+            self.set_amount(unit, known.unwrap_or(first).min(reserve.max).min(part).max(1));
+        }
     }
 
-    /// How the policy that has the cost reserves it.
+    /// How the first policy with a cost that is known afterwards reserves it. The others that apply
+    /// have the same terms.
     fn reserve<'l>(&self, live: &'l Live) -> Option<&'l Reserve> {
-        live.reserve(self.reserves?)
+        live.reserves(self.reserves?).next().map(|(_, reserve)| reserve)
+    }
+
+    /// Where a front reads what was used.
+    fn commits(&self, live: &Live) -> Commits {
+        let reserves = self.policies().flat_map(|place| live.reserves(place));
+        reserves.filter_map(|(unit, it)| Some((*unit, it.commit.clone()?))).collect()
     }
 
     /// The hold that the policies want, and how long it lasts; `None` for a check.
@@ -230,10 +254,10 @@ impl Plan {
 }
 
 impl Answer<'_> {
-    /// Denies what a check cannot ask, whatever the failure rule says: a slot that nobody releases
-    /// is not admitted.
+    /// Denies what cannot be asked, whatever the failure rule says: as a check of slots, which
+    /// nobody would release.
     #[cold]
-    pub(super) fn refuse_slots(&mut self) {
+    pub(super) fn refuse(&mut self) {
         self.outcome = Outcome::FailedClosed;
     }
 

@@ -10,6 +10,7 @@ use super::local::InlineShares;
 use super::{Admission, Answer, Gate};
 use crate::model::DEFAULT_DEADLINE;
 use crate::on_failure::OnFailure;
+use crate::reserve::Commits;
 
 /// The failure rule and the deadline of inline limits; a policy has its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +133,6 @@ impl<S: Store> Inline<'_, S> {
         let in_doubt = unnamed(placing.in_doubt());
         let (result, hold, ahead) = self.gate.0.placed(placed)?;
         let answer = self.gate.charged_limits(result, None, terms, started)?;
-        Ok(Admission { answer, hold, commit: None, in_doubt, ahead })
+        Ok(Admission { answer, hold, commits: Commits::default(), in_doubt, ahead })
     }
 }

@@ -5,16 +5,14 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tollgate::Store;
 
 use super::extensions::Extensions;
-use super::observe::Registry;
+use super::observe::{Quantiles, Registry};
 use super::rulings::Rulings;
 use super::{Counters, DecisionMark, Revision};
 use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
-use crate::quantile::Quantile;
 
 /// The policies of one revision, with their counters.
 pub(crate) struct Live {
@@ -22,8 +20,8 @@ pub(crate) struct Live {
     pub(crate) revision: Revision,
     pub(super) mark: DecisionMark,
     counters: Vec<Arc<Counters>>,
-    /// Of each policy that reserves a quantile of its commits.
-    pub(super) quantiles: Vec<Option<Arc<Mutex<Quantile>>>>,
+    /// Of each policy, those of the units that it reserves by a quantile of its commits.
+    pub(super) quantiles: Vec<Quantiles>,
     /// The values that fronts derive from these policies.
     extensions: Extensions,
     /// The deadline of policies that have none.

@@ -6,7 +6,7 @@ use std::hash::BuildHasher as _;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tollgate::{
-    Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId,
+    Ask, Cost, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId,
     Store as _, Subject, at_once,
 };
 
@@ -24,9 +24,9 @@ pub(super) struct LocalCounts {
 }
 
 /// A request's demand, without its limits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Demand {
-    pub(super) cost: u64,
+    pub(super) cost: Cost,
     pub(super) is_partial: bool,
     pub(super) is_peek: bool,
     /// Whether the caller waits where it is denied.
@@ -69,7 +69,7 @@ impl InlineShares {
             })
             .collect();
         let (is_partial, waits) = (ask.is_partial(), ask.is_waiting());
-        let cost = ask.amounts().first();
+        let cost = ask.amounts().into();
         let demand = Demand { cost, is_partial, is_peek, waits };
         let request = ask.request_id().map(|id| (id.text().into(), id.with_text("")));
         Ok(Some(Box::new(Self { counts: counts?, demand, request })))
@@ -163,7 +163,7 @@ impl LocalCounts {
     pub(super) fn decide<'a>(
         &'a self,
         counts: impl Iterator<Item = SharedCount<'a>>,
-        demand: Demand,
+        demand: &Demand,
         request: Option<RequestId<'a>>,
     ) -> Result<Decision<'a>, Error> {
         let mut parts = Vec::new();
@@ -171,7 +171,7 @@ impl LocalCounts {
             self.begin(count)?;
             parts.push((count.subject, &count.local.limits));
         }
-        let mut ask = Ask::from(parts).cost(demand.cost);
+        let mut ask = Ask::from(parts).cost(demand.cost.clone());
         if demand.is_partial {
             ask = ask.partial();
         }
@@ -223,11 +223,11 @@ mod tests {
             let subject = Subject::literal("user:1").unwrap();
             let count = SharedCount { subject: &subject, whole: &whole, local: &local };
             let (is_partial, is_peek, waits) = (false, false, false);
-            let demand = Demand { cost: 1, is_partial, is_peek, waits };
+            let demand = Demand { cost: Cost::from(1), is_partial, is_peek, waits };
             let mut admitted = 0;
             for step in 0..10_000_u64 {
                 if step / 1_000 % 2 == 0 {
-                    let decision = counts.decide([count].into_iter(), demand, None).unwrap();
+                    let decision = counts.decide([count].into_iter(), &demand, None).unwrap();
                     admitted += decision.granted();
                 } else if step % 100 == 0 {
                     let decision = server.check(&subject).now().unwrap();

@@ -41,7 +41,7 @@ pub use holding::Admission;
 pub use inline::{Inline, Terms};
 pub use loss::Loss;
 pub use observe::{Counters, Event, GateCounters, Observer};
-pub use prepared::Prepared;
+pub use prepared::{CostRefused, Prepared};
 pub use replace::Reread;
 pub use revision::Revision;
 pub use settling::Holds;

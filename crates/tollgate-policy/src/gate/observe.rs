@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tollgate::{Error, Limit};
+use tollgate::{Error, Limit, Unit};
 
 use super::HoldCounters;
-use crate::cost::{Cost, Estimate, Reserve};
 use crate::model::Policy;
 use crate::outcome::{Authority, Outcome};
 use crate::quantile::Quantile;
+use crate::reserve::{Estimate, Reserve};
 
 /// The part of one policy in one answer.
 #[derive(Clone, Copy, Debug)]
@@ -164,8 +164,11 @@ impl fmt::Debug for Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     counters: Mutex<BTreeMap<String, Arc<Counters>>>,
-    quantiles: Mutex<BTreeMap<String, Running>>,
+    quantiles: Mutex<BTreeMap<(String, Unit), Running>>,
 }
+
+/// The running quantiles of a policy, each of the commits of one unit.
+pub(super) type Quantiles = Vec<(Unit, Arc<Mutex<Quantile>>)>;
 
 /// A running quantile, and the percentage that it is of.
 type Running = (u8, Arc<Mutex<Quantile>>);
@@ -187,28 +190,27 @@ impl Registry {
         names.map(|name| Arc::clone(known.entry(name.to_owned()).or_default())).collect()
     }
 
-    /// The running quantiles of these policies, in order, of those that have one.
-    pub(crate) fn quantiles<'p>(
+    /// The running quantiles of these policies, in order.
+    pub(super) fn quantiles<'p>(
         &self,
         policies: impl Iterator<Item = &'p Policy>,
-    ) -> Vec<Option<Arc<Mutex<Quantile>>>> {
+    ) -> Vec<Quantiles> {
         let mut known = self.quantiles.lock();
         if known.len() > MAX_KEPT {
             known.clear();
         }
-        let of_policy = |policy: &Policy| {
-            let Cost::Reserve(Reserve { estimate: Estimate::Quantile { percent, .. }, .. }) =
-                &policy.cost
-            else {
-                return None;
-            };
-            let (of, quantile) = known
-                .entry(policy.name.clone())
-                .or_insert_with(|| (*percent, Arc::new(Mutex::new(Quantile::new(*percent)))));
-            if *of != *percent {
-                (*of, *quantile) = (*percent, Arc::new(Mutex::new(Quantile::new(*percent))));
+        let mut of_unit = |policy: &Policy, unit: &Unit, reserve: &Reserve| {
+            let Estimate::Quantile { percent, .. } = reserve.estimate else { return None };
+            let new = || (percent, Arc::new(Mutex::new(Quantile::new(percent))));
+            let kept = known.entry((policy.name.clone(), *unit)).or_insert_with(new);
+            if kept.0 != percent {
+                *kept = new();
             }
-            Some(Arc::clone(quantile))
+            Some((*unit, Arc::clone(&kept.1)))
+        };
+        let of_policy = |policy: &Policy| {
+            let reserves = policy.cost.reserves();
+            reserves.filter_map(|(unit, reserve)| of_unit(policy, unit, reserve)).collect()
         };
         policies.map(of_policy).collect()
     }

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use tollgate::{HoldKind, HoldName, Patience, RequestId};
+use tollgate::{Cost, Error, HoldKind, HoldName, Patience, RequestId};
 
 use super::DecisionMark;
 use super::live::Live;
 use super::rulings::Rulings;
-use crate::cost::Cost;
+use crate::cost::Amount;
 use crate::field::{Field, Fields};
 use crate::model::Policy;
 use crate::outcome::{Authority, Outcome};
@@ -169,29 +169,68 @@ impl Prepared {
         }
     }
 
-    /// Sets the cost in units; the default is one. Of a policy that reserves it takes the place of
-    /// the estimate, and is denied above its `max`. Nothing changes if a policy that applies sets
-    /// another cost, since the two would conflict.
+    /// Sets the cost; a plain number is requests. It takes the place of estimates, and of the
+    /// constant 1, unit by unit: units that it does not name keep the amounts of the policies. An
+    /// amount above the `max` of an estimate is denied. Nothing changes on an error.
     ///
     /// # Errors
-    /// The policy that has a cost.
-    pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
+    /// A policy that applies has another amount of a unit, or no limit counts one.
+    pub fn cost(&mut self, cost: impl Into<Cost>) -> Result<(), CostRefused> {
+        let cost = cost.into();
         let Self { live, matched, plan, shadows, .. } = self;
         let places = matched.enforced.iter().chain(&matched.shadows).copied();
-        let own = |policy: &&Policy| !matches!(policy.cost, Cost::Fixed(1) | Cost::Reserve(_));
-        let found = places.filter_map(|place| live.policies.policy(place)).find(own);
-        if let Some(policy) = found {
-            return Err(Box::new(policy.clone()));
+        let is_own = |unit| {
+            move |policy: &&Policy| {
+                let amount = policy.cost.of(unit);
+                !matches!(amount, None | Some(Amount::Fixed(1) | Amount::Reserve(_)))
+            }
+        };
+        for (unit, _) in cost.amounts().iter() {
+            let policies = places.clone().filter_map(|place| live.policies.policy(place));
+            if let Some(policy) = policies.clone().find(is_own(unit)) {
+                return Err(CostRefused::Sets(Box::new(policy.clone())));
+            }
+        }
+        let plans = core::iter::once(&*plan).chain(shadows.iter().map(|(_, plan)| plan));
+        let parts = plans.flat_map(|plan| &plan.parts);
+        let sets = parts.filter_map(|part| live.policies.limits_of(*part));
+        if sets.clone().next().is_some() {
+            cost.amounts().check_units(sets).map_err(CostRefused::Unknown)?;
         }
         for plan in core::iter::once(plan).chain(shadows.iter_mut().map(|(_, plan)| plan)) {
-            plan.cost = units;
-            if let Some(policy) = plan.reserves
-                && let Some(max) = live.policies.policy(policy).and_then(|it| it.cost.max())
-                && units > max
-            {
-                plan.refuse(Refused::Cost { policy, max });
-            }
+            plan.take_cost(live, &cost);
         }
         Ok(())
     }
+}
+
+impl Plan {
+    /// Takes the place of estimates, and of the constant 1.
+    fn take_cost(&mut self, live: &Live, cost: &Cost) {
+        let given = cost.amounts();
+        let kept = self.cost.amounts().iter().filter(|(unit, _)| given.named(unit).is_none());
+        self.cost = given.iter().chain(kept).map(|(unit, amount)| (*unit, amount)).collect();
+        self.keep_counted(&live.policies);
+        let beyond = |policy: usize| {
+            let rule = &live.policies.policy(policy)?.cost;
+            given.iter().find_map(|(unit, amount)| {
+                let max = rule.of(unit)?.max().filter(|max| amount > *max)?;
+                Some(Refused::Cost { policy, unit: *unit, max })
+            })
+        };
+        let refused = self.policies().find_map(beyond);
+        if let Some(refused) = refused {
+            self.refuse(refused);
+        }
+    }
+}
+
+/// Why a request cannot have a cost ([`Prepared::cost`]).
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums)] // a front answers each in its own words
+pub enum CostRefused {
+    /// This policy sets the amount of a unit itself.
+    Sets(Box<Policy>),
+    /// No limit that applies counts a unit; the error names it, and the known ones.
+    Unknown(Error),
 }

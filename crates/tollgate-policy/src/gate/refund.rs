@@ -1,6 +1,6 @@
 //! Refunds of an answer's charges, and charges beyond them.
 
-use tollgate::{Ask, Decision, Error, LimitSet, Receipt, Refund, Store};
+use tollgate::{Ask, Cost, Decision, Error, LimitSet, Receipt, Refund, Store};
 
 use super::{Answer, Gate};
 
@@ -22,33 +22,35 @@ impl<S: Store> Gate<S> {
     }
 
     /// Charges `units` more for an admitted request whose cost is known only afterwards. It charges
-    /// as much of them as remains, since the request can no longer be denied. The decision contains
-    /// the granted units. `None` if nothing had been charged, or `units` is 0.
+    /// as much of them as remains, since the request can no longer be denied: of several units one
+    /// after the other, each on its own. The decision contains the granted amount of the last one.
+    /// `None` if nothing had been charged, or `units` is 0.
     ///
     /// # Errors
     /// More than 2^40 units; or a store failure. Shadow policies as in [`Gate::refund`].
     pub async fn charge_extra(
         &self,
         answer: &Answer<'_>,
-        units: u64,
+        units: impl Into<Cost>,
     ) -> Result<Option<Decision<'static>>, Error> {
-        if units == 0 {
-            return Ok(None);
+        let units = units.into();
+        let amounts = units.amounts().iter().filter(|(_, amount)| *amount > 0);
+        let mut last = None;
+        for alone in amounts.map(|(unit, amount)| Cost::from_iter([(*unit, amount)])) {
+            if let Some(receipt) = answer.decision().and_then(Decision::receipt) {
+                last = Some(self.charge(&receipt, alone.clone(), answer).await?);
+            }
+            for receipt in answer.shadow_receipts() {
+                let _ = self.charge(&receipt, alone.clone(), answer).await;
+            }
         }
-        let decision = match answer.decision().and_then(Decision::receipt) {
-            Some(receipt) => Some(self.charge(&receipt, units, answer).await?),
-            None => None,
-        };
-        for receipt in answer.shadow_receipts() {
-            let _ = self.charge(&receipt, units, answer).await;
-        }
-        Ok(decision)
+        Ok(last)
     }
 
     async fn charge(
         &self,
         receipt: &Receipt,
-        units: u64,
+        units: Cost,
         answer: &Answer<'_>,
     ) -> Result<Decision<'static>, Error> {
         let parts: Vec<(&tollgate::Subject, &LimitSet)> =

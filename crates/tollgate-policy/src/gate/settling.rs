@@ -3,8 +3,9 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use tollgate::{Ask, Cost, Error, Hold, HoldKind, Settled, Store};
+use tollgate::{Ask, Cost, Error, Hold, HoldKind, Settled, Store, Unit};
 
+use super::live::Live;
 use super::shared::Inner;
 use super::{Gate, Prepared};
 
@@ -39,24 +40,19 @@ impl<S: Store> Holds<'_, S> {
     /// As [`tollgate::Limiter::commit`].
     pub async fn commit(self, hold: &Hold, actual: impl Into<Cost>) -> Result<Settled, Error> {
         let actual = actual.into();
-        let used = actual.amounts().plain().unwrap_or(0);
-        let most = self.gate.0.live.load().reserve_of(hold).map_or(u64::MAX, |reserve| reserve.max);
         let is_used = !actual.amounts().is_zero();
-        let cut = if used > most { Cost::from(most) } else { actual };
-        let settled = self.gate.0.limiter.commit(hold, cut).await;
+        let charged = self.gate.0.live.load().charged(hold, &actual);
+        let settled = self.gate.0.limiter.commit(hold, charged.clone()).await;
         match &settled {
             Ok(settled) => {
                 self.gate.0.holds.settle(hold, settled);
                 let is_units =
                     hold.kind() != HoldKind::Acquire && (is_used || !hold.id.is_of_any_kind());
-                if let Some(units) = settled.actual.amounts().plain()
-                    && !settled.already
-                    && is_units
-                {
-                    self.gate.0.live.load().learn(hold, units);
-                }
-                if used > most && !settled.already {
-                    self.gate.0.holds.cut.fetch_add(used - most, Ordering::Relaxed);
+                if !settled.already {
+                    if is_units {
+                        self.gate.0.live.load().learn(hold, &settled.actual);
+                    }
+                    self.gate.0.holds.cut(&actual, &charged);
                 }
             }
             Err(Error::NotOpen(_)) => {
@@ -152,6 +148,32 @@ impl<S: Store> Holds<'_, S> {
         };
         count.fetch_add(1, Ordering::Relaxed);
         Ok(is_open)
+    }
+}
+
+impl Live {
+    /// The part of used units that is charged: of each unit at most the `max` of its policy. What
+    /// is held and no estimate is charged, too, unless it is named.
+    fn charged(&self, hold: &Hold, actual: &Cost) -> Cost {
+        let most = |unit: &Unit| {
+            let mut policies = self.policies_of(hold);
+            policies.find_map(|place| Some(self.reserve(place, unit)?.max)).unwrap_or(u64::MAX)
+        };
+        let named = actual.amounts();
+        let cut = named.iter().map(|(unit, amount)| (*unit, amount.min(most(unit))));
+        let is_constant = |unit: &Unit| {
+            let mut policies = self.policies_of(hold);
+            policies.any(|place| {
+                self.policies.policy(place).is_some_and(|policy| {
+                    policy.cost.of(unit).is_some_and(|amount| amount.reserve().is_none())
+                })
+            })
+        };
+        // A plain 0 gives back everything.
+        let others = hold.cost.amounts().iter().filter(|(unit, _)| {
+            actual.plain() != Some(0) && named.named(unit).is_none() && is_constant(unit)
+        });
+        cut.chain(others.map(|(unit, amount)| (*unit, amount))).collect()
     }
 }
 

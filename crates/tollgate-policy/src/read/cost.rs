@@ -2,43 +2,146 @@
 
 use core::time::Duration;
 
-use tollgate::{MAX_COST, Period, Share};
+use std::sync::Arc;
+
+use tollgate::{MAX_COST, Period, Share, Unit};
 
 use super::keys::{Keys, Reader, shown};
-use crate::cost::{Commit, Cost, Estimate, MAX_HOLD, MIN_HOLD, Reserve};
+use crate::cost::{Amount, CostRule};
 use crate::field::Field;
-use crate::source::{Node, Value};
+use crate::problem::Span;
+use crate::reserve::{Commit, Estimate, MAX_HOLD, MIN_HOLD, Reserve};
+use crate::source::{Key, Node, Value};
+use crate::sum::{Factor, MAX_TERMS, WeightedSum};
 
-/// The keys of a cost that is read from a field.
-pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
+/// The keys of a cost that is read from fields.
+pub(crate) const COST_KEYS: [&str; 4] = ["from", "times", "max", "otherwise"];
 
 /// The keys of a cost that is known afterwards.
-pub(crate) const RESERVE_KEYS: [&str; 7] =
-    ["reserve", "otherwise", "at_most", "commit", "max", "hold", "at_end"];
+pub(crate) const RESERVE_KEYS: [&str; 8] =
+    ["reserve", "times", "otherwise", "at_most", "commit", "max", "hold", "at_end"];
 
 const FROM: &str = "name the field, e.g. `from = \"field.weight\"`";
 
-pub(super) fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {
+pub(super) fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<CostRule> {
+    let is_of_one = |key: &str| COST_KEYS.contains(&key) || RESERVE_KEYS.contains(&key);
+    match &node.value {
+        Value::Table(pairs) if !pairs.iter().any(|(key, _)| is_of_one(&key.text)) => {
+            units(reader, node, pairs)
+        }
+        _ => amount(reader, node, ("cost", 1)).map(CostRule::from),
+    }
+}
+
+/// An amount of each unit.
+fn units(reader: &mut Reader<'_>, node: &Node, pairs: &[(Key, Node)]) -> Option<CostRule> {
+    let mut all = Vec::new();
+    for (key, value) in pairs {
+        if let Err(error) = key.text.parse::<Unit>() {
+            reader.refused_key(key, &error);
+            continue;
+        }
+        // Of several units a request may take nothing of one.
+        let least = u64::from(pairs.len() == 1 && key.text == Unit::REQUESTS.name());
+        if let Some(amount) = amount(reader, value, (&key.text, least)) {
+            all.push((key.text.as_str(), amount));
+        }
+    }
+    if all.len() < pairs.len() {
+        return None;
+    }
+    let rule = CostRule::new(all);
+    let rule = rule.map_err(|error| reader.error(node.at, error.what(), error.remedy())).ok()?;
+    if !rule.has_one_hold() {
+        let remedy = "they are one hold: give all of them the same";
+        reader.error(node.at, "the estimates differ in their `hold` or `at_end`", remedy);
+        return None;
+    }
+    Some(rule)
+}
+
+/// An amount of one unit under this key; `least` is that without its field.
+fn amount(reader: &mut Reader<'_>, node: &Node, (key, least): (&str, u64)) -> Option<Amount> {
     let right = "a whole number, `{ from = \"field.weight\", max = 50, otherwise = 1 }`, or \
                  `{ reserve = 500, commit = \"header.x-tokens-used\", max = 2000, hold = \"2m\" }`";
     match &node.value {
-        Value::Whole(_) => reader.whole(node, "cost", 1, MAX_COST).map(Cost::Fixed),
+        Value::Whole(_) => reader.whole(node, key, 1, MAX_COST).map(Amount::Fixed),
         Value::Table(pairs) if pairs.iter().any(|(key, _)| key.text == "reserve") => {
-            reserve(reader, node).map(Cost::Reserve)
+            reserve(reader, node, (key, least)).map(Amount::Reserve)
         }
         Value::Table(_) => {
-            let keys = reader.keys(node, "cost", &COST_KEYS)?;
+            let keys = reader.keys(node, key, &COST_KEYS)?;
+            let times = times(reader, &keys);
             let from = reader.required(&keys, keys.at, "from", FROM);
-            let from = from.and_then(|node| field(reader, node, "from", FROM));
+            let from = from.and_then(|node| fields(reader, node, ("from", FROM), times.as_ref()));
             let max = most(reader, &keys);
-            let otherwise = otherwise(reader, &keys, max);
-            Some(Cost::From { field: from?, max: max?, otherwise: otherwise? })
+            let otherwise = otherwise(reader, &keys, (least, max));
+            Some(Amount::From { sum: from?, max: max?, otherwise: otherwise? })
         }
         _ => {
-            reader.wrong(node, "cost", right);
+            reader.wrong(node, key, right);
             None
         }
     }
+}
+
+/// The factors of the sums of an amount.
+fn times(reader: &mut Reader<'_>, keys: &Keys<'_>) -> Option<(Span, Vec<Factor>)> {
+    let node = keys.get("times")?;
+    let right = "a whole number, or a decimal number in quotes, e.g. `\"0.15\"`";
+    let mut all = Vec::new();
+    let nodes = reader.one_or_more(node, "times");
+    for each in nodes {
+        let text = match &each.value {
+            Value::Whole(number) => number.to_string(),
+            _ => reader.text(each, "times", right).unwrap_or("1").to_owned(),
+        };
+        match text.parse::<Factor>() {
+            Ok(factor) => all.push(factor),
+            Err(error) => reader.error(each.at, error.what(), error.remedy()),
+        }
+    }
+    (all.len() == nodes.len()).then_some((node.at, all))
+}
+
+/// The sum of these sources, which are as many as there are factors.
+fn sum<T>(
+    reader: &mut Reader<'_>,
+    (at, key): (Span, &str),
+    sources: Vec<T>,
+    times: Option<&(Span, Vec<Factor>)>,
+) -> Option<WeightedSum<T>> {
+    if sources.len() > MAX_TERMS {
+        let what = format!("`{key}` names {} numbers", sources.len());
+        reader.error(at, what, format!("at most {MAX_TERMS} are added up"));
+        return None;
+    }
+    let Some((at, factors)) = times else {
+        return Some(WeightedSum::new(sources.into_iter().map(|source| (source, Factor::ONE))));
+    };
+    if factors.len() != sources.len() {
+        let what =
+            format!("`{key}` names {} numbers, and `times` {}", sources.len(), factors.len());
+        reader.error(*at, what, "give one factor for each, in the same order");
+        return None;
+    }
+    Some(WeightedSum::new(sources.into_iter().zip(factors.iter().copied())))
+}
+
+/// A field, or several, of which the numbers are added up.
+fn fields(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    (key, remedy): (&str, &str),
+    times: Option<&(Span, Vec<Factor>)>,
+) -> Option<WeightedSum<Field>> {
+    let nodes = reader.one_or_more(node, key);
+    let found: Vec<Field> =
+        nodes.iter().filter_map(|node| field(reader, node, key, remedy)).collect();
+    if found.is_empty() || found.len() < nodes.len() {
+        return None;
+    }
+    sum(reader, (node.at, key), found, times)
 }
 
 fn most(reader: &mut Reader<'_>, keys: &Keys<'_>) -> Option<u64> {
@@ -63,8 +166,12 @@ fn field(reader: &mut Reader<'_>, node: &Node, key: &str, remedy: &str) -> Optio
     }
 }
 
-/// The cost without the field; `Some(None)` to deny.
-fn otherwise(reader: &mut Reader<'_>, keys: &Keys<'_>, max: Option<u64>) -> Option<Option<u64>> {
+/// The amount without the field, at least `least`; `Some(None)` to deny.
+fn otherwise(
+    reader: &mut Reader<'_>,
+    keys: &Keys<'_>,
+    (least, max): (u64, Option<u64>),
+) -> Option<Option<u64>> {
     let remedy = "say what it costs when the field is absent or no number: `otherwise = 1` or \
                   `\"deny\"`";
     let node = reader.required(keys, keys.at, "otherwise", remedy)?;
@@ -74,12 +181,13 @@ fn otherwise(reader: &mut Reader<'_>, keys: &Keys<'_>, max: Option<u64>) -> Opti
             reader.error(node.at, "`otherwise` is neither a cost nor `deny`", remedy);
             None
         }
-        _ => reader.whole(node, "otherwise", 1, max.unwrap_or(MAX_COST)).map(Some),
+        _ => reader.whole(node, "otherwise", least, max.unwrap_or(MAX_COST)).map(Some),
     }
 }
 
-fn reserve(reader: &mut Reader<'_>, node: &Node) -> Option<Reserve> {
-    let keys = reader.keys(node, "cost", &RESERVE_KEYS)?;
+fn reserve(reader: &mut Reader<'_>, node: &Node, (key, least): (&str, u64)) -> Option<Reserve> {
+    let keys = reader.keys(node, key, &RESERVE_KEYS)?;
+    let times = times(reader, &keys);
     let max = most(reader, &keys);
     let is_quantile = matches!(
         keys.get("reserve").map(|node| &node.value),
@@ -89,20 +197,19 @@ fn reserve(reader: &mut Reader<'_>, node: &Node) -> Option<Reserve> {
         let what = "`at_most` is for an estimate by a quantile";
         reader.error(node.at, what, "leave it out, or reserve one, e.g. `reserve = \"p90\"`");
     }
-    let estimate = keys.get("reserve").and_then(|node| estimate(reader, &keys, node, max));
+    let estimate = keys
+        .get("reserve")
+        .and_then(|node| estimate(reader, (&keys, node), (least, max), times.as_ref()));
     let commit = match keys.get("commit") {
         None => Some(None),
-        Some(node) => {
-            let right = "a text in quotes, e.g. `\"header.x-tokens-used\"` or `\"bytes\"`";
-            reader.text(node, "commit", right).and_then(|text| match Commit::parse(text) {
-                Ok(commit) => Some(Some(commit)),
-                Err(error) => {
-                    reader.refused(node, text, &error);
-                    None
-                }
-            })
-        }
+        Some(node) => commit(reader, node, times.as_ref()).map(Some),
     };
+    let multiplies = matches!(estimate, None | Some(Estimate::From { .. }))
+        || matches!(commit, None | Some(Some(Commit::Headers(_))));
+    if let (false, Some((at, _))) = (multiplies, &times) {
+        let remedy = "leave it out, or name the fields or the headers that it multiplies";
+        reader.error(*at, "`times` multiplies nothing", remedy);
+    }
     let remedy = "say how long the estimate is held unless it is committed, e.g. `hold = \"2m\"`";
     let hold = reader.required(&keys, keys.at, "hold", remedy);
     let hold = hold.and_then(|node| hold_of(reader, node));
@@ -128,11 +235,42 @@ fn reserve(reader: &mut Reader<'_>, node: &Node) -> Option<Reserve> {
     })
 }
 
+/// Where a front reads what was used.
+fn commit(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    times: Option<&(Span, Vec<Factor>)>,
+) -> Option<Commit> {
+    let right = "a text in quotes, e.g. `\"header.x-tokens-used\"` or `\"bytes\"`";
+    let nodes = reader.one_or_more(node, "commit");
+    let mut headers: Vec<Arc<str>> = Vec::new();
+    for each in nodes {
+        let text = reader.text(each, "commit", right)?;
+        match Commit::parse(text) {
+            Ok(Commit::Headers(sum)) => headers.extend(sum.sources().cloned()),
+            Ok(Commit::Bytes) if nodes.len() == 1 && times.is_none() => return Some(Commit::Bytes),
+            Ok(Commit::Bytes) => {
+                let remedy = "write `commit = \"bytes\"` without `times`, or name headers";
+                reader.error(each.at, "the bytes of a body are counted alone", remedy);
+                return None;
+            }
+            Err(error) => {
+                reader.refused(each, text, &error);
+                return None;
+            }
+        }
+    }
+    if headers.is_empty() {
+        return None;
+    }
+    sum(reader, (node.at, "commit"), headers, times).map(Commit::Headers)
+}
+
 fn estimate(
     reader: &mut Reader<'_>,
-    keys: &Keys<'_>,
-    node: &Node,
-    max: Option<u64>,
+    (keys, node): (&Keys<'_>, &Node),
+    (least, max): (u64, Option<u64>),
+    times: Option<&(Span, Vec<Factor>)>,
 ) -> Option<Estimate> {
     match &node.value {
         Value::Whole(_) => {
@@ -152,11 +290,11 @@ fn estimate(
             let at_most = at_most(reader, keys);
             Some(Estimate::Quantile { percent, otherwise: otherwise?, at_most: at_most? })
         }
-        Value::Text(_) => {
+        Value::Text(_) | Value::List(_) => {
             let remedy = "reserve a number, or what a field says, e.g. `\"header.x-max-tokens\"`";
-            let field = field(reader, node, "reserve", remedy);
-            let otherwise = otherwise(reader, keys, max);
-            Some(Estimate::From { field: field?, otherwise: otherwise? })
+            let sum = fields(reader, node, ("reserve", remedy), times);
+            let otherwise = otherwise(reader, keys, (least, max));
+            Some(Estimate::From { sum: sum?, otherwise: otherwise? })
         }
         _ => {
             reader.wrong(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{MAX_PARTS, Period};
 
-use crate::cost::Cost;
+use crate::cost::CostRule;
 use crate::field::{Field, closest};
 use crate::model::{Combine, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
 use crate::on_failure::OnFailure;
@@ -185,7 +185,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
         None => Some(None),
         Some(node) => deadline(reader, node).map(Some),
     };
-    let cost = keys.get("cost").map_or(Some(Cost::Fixed(1)), |node| {
+    let cost = keys.get("cost").map_or(Some(CostRule::default()), |node| {
         place.cost = Some(keys.at("cost"));
         cost::cost(reader, node)
     });

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use tollgate_policy::{
-    Absent, Combine, Condition, Cost, Dimension, Entry, Field, Format, Level, MAX_FILE_BYTES,
+    Absent, Combine, Condition, Dimension, Entry, Field, Format, Level, MAX_FILE_BYTES,
     MAX_PROBLEMS, OnFailure, Pattern, Policies, Policy, Problem, Problems, Rule, Shard,
 };
 

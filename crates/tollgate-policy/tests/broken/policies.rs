@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tollgate_policy::{Commit, Estimate, Reserve};
+use tollgate_policy::{Amount, Commit, CostRule, Estimate, Reserve};
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn reserved(estimate: Estimate, hold: Duration) -> Cost {
-    Cost::Reserve(Reserve::new(estimate, 5, hold))
+fn reserved(estimate: Estimate, hold: Duration) -> CostRule {
+    CostRule::from(Amount::Reserve(Reserve::new(estimate, 5, hold)))
 }
 
 #[test]
@@ -129,26 +129,29 @@ fn policies_of_a_program_mean_what_they_would_if_written() {
         ("has 17 entries", &|p| p.entries = vec![entry(); 17]),
         ("deadline", &|p| p.deadline = Some(std::time::Duration::ZERO)),
         ("deadline", &|p| p.deadline = Some(std::time::Duration::from_micros(60_000_001))),
-        ("cost", &|p| p.cost = Cost::Fixed(0)),
+        ("cost", &|p| p.cost = Amount::Fixed(0).into()),
         ("cost", &|p| p.cost = reserved(Estimate::Units(6), SECOND)),
         ("cost", &|p| p.cost = reserved(Estimate::Units(5), Duration::ZERO)),
         ("cost", &|p| {
-            let field = Field::User;
-            p.cost = reserved(Estimate::From { field, otherwise: Some(1) }, SECOND);
+            let sum = Field::User.into();
+            p.cost = reserved(Estimate::From { sum, otherwise: Some(1) }, SECOND);
         }),
         ("cost", &|p| {
             let reserve = Reserve::new(Estimate::Units(1), 5, SECOND);
-            p.cost = Cost::Reserve(reserve.commit(Commit::Header("X-Used".into())));
+            let header = std::sync::Arc::<str>::from("X-Used");
+            p.cost = Amount::Reserve(reserve.commit(Commit::Headers(header.into()))).into();
         }),
-        ("cost", &|p| p.cost = Cost::Fixed((1 << 40) + 1)),
-        ("cost", &|p| p.cost = Cost::From { field: Field::User, max: 5, otherwise: None }),
+        ("cost", &|p| p.cost = Amount::Fixed((1 << 40) + 1).into()),
         ("cost", &|p| {
-            let field = Field::parse("field.x").unwrap();
-            p.cost = Cost::From { field, max: 5, otherwise: Some(6) };
+            p.cost = Amount::From { sum: Field::User.into(), max: 5, otherwise: None }.into();
+        }),
+        ("cost", &|p| {
+            let sum = Field::parse("field.x").unwrap().into();
+            p.cost = Amount::From { sum, max: 5, otherwise: Some(6) }.into();
         }),
         ("not a field as it", &|p| {
-            let field = Field::Header("X-Cost".into());
-            p.cost = Cost::From { field, max: 5, otherwise: None };
+            let sum = Field::Header("X-Cost".into()).into();
+            p.cost = Amount::From { sum, max: 5, otherwise: None }.into();
         }),
         ("not a field as it", &|p| p.shard = Shard::By(Field::Custom("a b".into()))),
         ("cannot be made", &|p| p.entries[0].subject.clear()),

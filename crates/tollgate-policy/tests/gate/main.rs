@@ -18,6 +18,7 @@ mod local;
 mod replacing;
 mod reserves;
 mod together;
+mod units;
 
 use failing::Failing;
 

@@ -1,9 +1,10 @@
 //! Costs that are known afterwards: the held units, and the charge of a commit.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate::{Cost, HoldKind};
-use tollgate_policy::Commit;
+use tollgate::{Cost, HoldKind, Unit};
+use tollgate_policy::{Commit, Commits};
 
 use super::*;
 
@@ -27,7 +28,8 @@ fn left(gate: &Gate<MemoryStore>) -> u64 {
 fn the_estimate_is_held_and_what_was_used_is_charged() {
     let (gate, clock) = gate(&one(TOKENS));
     let held = block_on(gate.admit(gate.prepare(&[IP])));
-    assert_eq!(held.commit, Some(Commit::Header("x-used".into())));
+    let header = Commit::parse("header.x-used").unwrap();
+    assert_eq!(held.commits, Commits::from_iter([(Unit::REQUESTS, header)]));
     let hold = held.hold.unwrap();
     assert_eq!((hold.kind(), hold.cost.plain()), (HoldKind::Charging, Some(500)));
     let at = held.answer.decision().unwrap().at();
@@ -49,10 +51,10 @@ fn a_commit_charges_at_most_the_max() {
     let hold = || block_on(gate.admit(gate.prepare(&[IP]))).hold.unwrap();
     let (at_most, beyond) = (hold(), hold());
     assert_eq!(block_on(gate.holds().commit(&at_most, 2_000)).unwrap().actual, 2_000);
-    assert_eq!(gate.counters().holds.units_cut(), 0);
+    assert_eq!(gate.counters().holds.units_cut(), BTreeMap::new());
     assert_eq!(block_on(gate.holds().commit(&beyond, 5_000)).unwrap().actual, 2_000);
     assert!(block_on(gate.holds().commit(&beyond, 5_000)).unwrap().already);
-    assert_eq!(gate.counters().holds.units_cut(), 3_000);
+    assert_eq!(gate.counters().holds.units_cut(), BTreeMap::from([(Unit::REQUESTS, 3_000)]));
     assert_eq!(left(&gate), 6_000);
     // The policy of now counts; without one, nothing is cut.
     let [last, unbound] = [hold(), hold()];
@@ -73,8 +75,8 @@ fn a_request_may_say_its_own_estimate() {
     let held = admit(&[IP, ("header.x-max", "1234")]);
     let hold = held.hold.unwrap();
     assert_eq!(
-        (hold.kind(), hold.cost.plain(), held.commit),
-        (HoldKind::Reserve, Some(1_234), None)
+        (hold.kind(), hold.cost.plain(), held.commits),
+        (HoldKind::Reserve, Some(1_234), Commits::default())
     );
     // No longer than the slot that it has too.
     let at = held.answer.decision().unwrap().at();

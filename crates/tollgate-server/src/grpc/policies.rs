@@ -8,7 +8,7 @@ use tollgate::RequestId;
 use tollgate_envoy::Unit;
 use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
 use tollgate_envoy::proto::service::rate_limit_response::RateLimit;
-use tollgate_policy::{Answer, Prepared};
+use tollgate_policy::{Answer, CostRefused, Prepared};
 use tonic::Status;
 
 use super::question::{Hits, entries};
@@ -70,9 +70,12 @@ pub(super) fn prepared(
 /// A policy sets the cost.
 pub(super) fn costing(mut prepared: Prepared, place: usize, hits: u64) -> Result<Prepared, Status> {
     if hits != 1 {
-        prepared.cost(hits).map_err(|policy| {
-            let name = &policy.name;
-            at(place, &format!("the policy `{name}` sets the cost: leave out `hits_addend`"))
+        prepared.cost(hits).map_err(|refused| match refused {
+            CostRefused::Sets(policy) => {
+                let name = &policy.name;
+                at(place, &format!("the policy `{name}` sets the cost: leave out `hits_addend`"))
+            }
+            CostRefused::Unknown(error) => at(place, &error.to_string()),
         })?;
     }
     Ok(prepared)

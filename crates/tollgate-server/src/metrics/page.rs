@@ -1,7 +1,7 @@
 //! The `/metrics` page, built from the counters on each scrape.
 
 use core::fmt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -14,8 +14,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use tollgate::HoldKind;
-use tollgate::Store as _;
+use tollgate::{HoldKind, Store as _};
 use tollgate_policy::{Authority, Counters, Gate, Outcome};
 use tollgate_queue::Stats;
 use tollgate_stores::{AnyStore, BreakerState, Figures};
@@ -158,6 +157,12 @@ fn counter<'e>(
     family(encoder, (name, help), None, MetricType::Counter)
 }
 
+/// Counts amounts by unit; requests always, so that their series begins at 0.
+fn units(mut family: Family<'_>, mut amounts: BTreeMap<tollgate::Unit, u64>) -> fmt::Result {
+    amounts.entry(tollgate::Unit::REQUESTS).or_default();
+    amounts.iter().try_for_each(|(unit, amount)| family.count([("unit", unit.name())], *amount))
+}
+
 fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
@@ -272,9 +277,9 @@ impl Numbers {
         let help = "Commits of more units than were reserved.";
         counter(encoder, "tollgate_hold_overruns", help)?.count([], holds.over())?;
         let help = "Units of commits beyond their reservation: the bound of the debt.";
-        counter(encoder, "tollgate_hold_overrun_units", help)?.count([], holds.units_over())?;
+        units(counter(encoder, "tollgate_hold_overrun_units", help)?, holds.units_over())?;
         let help = "Units that commits had beyond the max of their policies: nobody was charged.";
-        counter(encoder, "tollgate_hold_cut_units", help)?.count([], holds.units_cut())
+        units(counter(encoder, "tollgate_hold_cut_units", help)?, holds.units_cut())
     }
 
     fn durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

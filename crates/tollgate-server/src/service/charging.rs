@@ -1,6 +1,6 @@
 //! Charges without a check: of work that is done, and whose cost became known afterwards.
 
-use tollgate::{Charged, Cost};
+use tollgate::{Ask, Charged, Cost};
 
 use super::{By, Parts, Question, Refusal, Service, ask};
 
@@ -16,7 +16,8 @@ pub(crate) struct Charge {
 
 impl Service {
     /// Charges what a check of this question would charge, whatever remains
-    /// ([`tollgate::Limiter::charge`]). Where no policy applies, nothing is charged.
+    /// ([`tollgate::Limiter::charge`]). A cost of the caller is what was used: it takes the place
+    /// of that of the policies, whole. Where no policy applies, nothing is charged.
     ///
     /// # Errors
     /// As [`Service::answer`]; also a question for a receipt or with an idempotency key, and a
@@ -36,12 +37,16 @@ impl Service {
         }
         match by {
             By::Policies { policy, fields } => {
-                let given = cost.clone();
-                let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
+                let prepared = self.prepared(policy.as_deref(), &fields, None)?;
                 let Some(ask) = prepared.question() else {
+                    if let Some(field) = self.gate.ask(prepared.peek()).await.missing() {
+                        let detail = format!("`{field}` is missing, so that nothing was charged");
+                        return Err(Refusal::invalid(detail).at("fields"));
+                    }
                     let (counts, charged) = (Parts::new(), Vec::new());
-                    return Ok(Charge { cost: given.unwrap_or(Cost::from(0)), counts, charged });
+                    return Ok(Charge { cost: cost.unwrap_or(Cost::from(0)), counts, charged });
                 };
+                let ask = cost.into_iter().fold(ask, Ask::cost);
                 let cost = ask.amounts().into();
                 let counts = prepared.counts();
                 let counts = counts.map(|(subject, limits)| (subject.clone(), limits.clone()));

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tollgate::{
     Ask, Cost, Decision, Limit, LimitSet, MAX_COST, Patience, Refund, RequestId, Share, Subject,
 };
-use tollgate_policy::{Answer, Gate, OnFailure, Prepared};
+use tollgate_policy::{Answer, CostRefused, Gate, OnFailure, Prepared};
 use tollgate_stores::AnyStore;
 
 pub use caller_limits::CallerLimits;
@@ -206,18 +206,18 @@ impl Service {
             Some(name) => self.gate.prepare_named(name, fields).ok_or_else(|| no_policy(name))?,
         };
         if let Some(cost) = cost {
-            let cost = plain(&cost)?;
-            if cost == 0 || cost > MAX_COST {
+            if let Some(cost) = cost.plain().filter(|cost| !(1..=MAX_COST).contains(cost)) {
                 let detail = format!("a cost is 1 to 2^40 = {MAX_COST}, not {cost}");
                 return Err(Refusal::invalid(detail).at("cost"));
             }
-            prepared.cost(cost).map_err(|policy| {
-                Refusal::invalid(format!(
+            prepared.cost(cost).map_err(|refused| match refused {
+                CostRefused::Sets(policy) => Refusal::invalid(format!(
                     "the policy `{}` sets the cost ({}): leave it out, or let the policy take it \
                      from a field, e.g. cost = {{ from = \"field.cost\", max = 100 }}",
                     policy.name, policy.cost
                 ))
-                .at("cost")
+                .at("cost"),
+                CostRefused::Unknown(error) => Refusal::from(error),
             })?;
         }
         Ok(prepared)
@@ -317,15 +317,4 @@ pub(crate) fn no_policy(name: &str) -> Refusal {
 /// The approximate size in bytes of these parts in a receipt.
 fn bytes_of(parts: &Parts) -> usize {
     parts.iter().map(|(subject, limits)| subject.as_str().len() + limits.full_text().len()).sum()
-}
-
-/// The requests of a cost that is of nothing else.
-///
-/// # Errors
-/// A cost of other units.
-pub(crate) fn plain(cost: &Cost) -> Result<u64, Refusal> {
-    cost.amounts().plain().ok_or_else(|| {
-        let detail = format!("the cost here is a number of requests, not `{cost}`");
-        Refusal::invalid(detail).at("cost")
-    })
 }

@@ -465,7 +465,10 @@ async fn a_commit_beyond_the_estimate_is_owed_and_counted() {
     assert!(denied.header("retry-after").is_some(), "{}", denied.text);
     assert_eq!(denied.json()["until_hold"], false);
     let page = client.get("/metrics").await.text;
-    for line in ["tollgate_hold_overruns_total 1", "tollgate_hold_overrun_units_total 13"] {
+    for line in [
+        "tollgate_hold_overruns_total 1",
+        r#"tollgate_hold_overrun_units_total{unit="requests"} 13"#,
+    ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
 }
@@ -487,7 +490,7 @@ async fn units_beyond_the_max_of_a_policy_are_counted() {
     let commit = json!({ "hold": held["hold"], "actual": 33 });
     assert_eq!(done(client, "/v1/commit", commit).await["actual"], 20);
     let page = client.get("/metrics").await.text;
-    assert!(page.contains("tollgate_hold_cut_units_total 13"), "{page}");
+    assert!(page.contains(r#"tollgate_hold_cut_units_total{unit="requests"} 13"#), "{page}");
 }
 
 #[tokio::test]

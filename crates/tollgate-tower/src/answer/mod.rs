@@ -324,10 +324,15 @@ impl Answers {
         Some(response)
     }
 
-    /// The response to a request whose cost is above `most`, the maximum of `policy`: 422.
+    /// The response to a request whose amount of a unit is above the maximum of `policy`: 422.
     #[must_use]
-    pub fn too_costly(&self, wire: Wire, policy: &str, most: u64) -> Response<Bytes> {
-        let problem = problem::too_costly(most, &Unit::REQUESTS);
+    pub fn too_costly(
+        &self,
+        wire: Wire,
+        policy: &str,
+        (unit, most): (&Unit, u64),
+    ) -> Response<Bytes> {
+        let problem = problem::too_costly(most, unit);
         if wire != Wire::Http {
             let code = Code::INVALID_ARGUMENT;
             return grpc::refusal(wire, code, &problem.detail, None, self.expose);

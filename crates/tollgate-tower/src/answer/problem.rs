@@ -39,7 +39,8 @@ pub(super) fn held() -> Problem {
 pub(super) fn too_costly(capacity: u64, unit: &Unit) -> Problem {
     let what = match *unit {
         Unit::SLOTS => format!("takes more slots than there are, {capacity}"),
-        _ => format!("costs more than {capacity}, the capacity of its limit"),
+        Unit::REQUESTS => format!("costs more than {capacity}, the capacity of its limit"),
+        unit => format!("costs more than {capacity} {unit}, the capacity of its limit"),
     };
     let detail = format!("This request {what}: waiting does not help, asking for less does.");
     Problem::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)

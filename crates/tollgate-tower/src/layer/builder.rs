@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Extensions, Response};
-use tollgate::{MAX_REMEMBERED, MemoryStore, ParseError, Store};
+use tollgate::{Cost, MAX_REMEMBERED, MemoryStore, ParseError, Store};
 use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
 
 use super::charge::{Charging, ResponseHead};
@@ -245,11 +245,11 @@ impl<S: Store + 'static> Builder<S> {
     }
 
     /// Charges as many extra units as this function returns for a response, as far as they remain.
-    pub fn extra_cost(
+    pub fn extra_cost<C: Into<Cost>>(
         mut self,
-        cost: impl Fn(&ResponseHead<'_>) -> u64 + Send + Sync + 'static,
+        cost: impl Fn(&ResponseHead<'_>) -> C + Send + Sync + 'static,
     ) -> Self {
-        self.charging.extra_cost = Some(Arc::new(cost));
+        self.charging.extra_cost = Some(Arc::new(move |head| cost(head).into()));
         self
     }
 

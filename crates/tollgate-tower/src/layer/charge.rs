@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
-use tollgate::Store;
+use tollgate::{Cost, Store};
 use tollgate_policy::{Answer, Gate};
 
 /// The parts of a response that decide about its charge.
@@ -46,7 +46,7 @@ type Judge<T> = Arc<dyn Fn(&ResponseHead<'_>) -> T + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Charging {
     pub(super) refund_when: Option<Judge<bool>>,
-    pub(super) extra_cost: Option<Judge<u64>>,
+    pub(super) extra_cost: Option<Judge<Cost>>,
     refunded: AtomicU64,
     not_refunded: AtomicU64,
     charged_more: AtomicU64,
@@ -54,11 +54,11 @@ pub(super) struct Charging {
 }
 
 /// The action after a response.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Then {
     Nothing,
     Refund,
-    Charge(u64),
+    Charge(Cost),
 }
 
 impl Charging {
@@ -85,9 +85,9 @@ impl Charging {
         if self.refund_when.as_ref().is_some_and(|refund| refund(&head)) {
             return Then::Refund;
         }
-        match self.extra_cost.as_ref().map_or(0, |cost| cost(&head)) {
-            0 => Then::Nothing,
-            units => Then::Charge(units),
+        match self.extra_cost.as_ref().map(|cost| cost(&head)) {
+            Some(units) if !units.amounts().is_zero() => Then::Charge(units),
+            _ => Then::Nothing,
         }
     }
 

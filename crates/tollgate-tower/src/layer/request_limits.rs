@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use tollgate::{Ask, Error, LimitSet, Limiter, ParseError, Store, Subject};
+use tollgate::{Ask, Cost, Error, LimitSet, Limiter, ParseError, Store, Subject};
 use tollgate_policy::{Loss, OnFailure};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -23,20 +23,20 @@ use crate::answer::{Answers, HeaderTemplate, Marks, Profile, Wire};
 pub struct RequestLimits {
     subject: Subject,
     limits: LimitSet,
-    cost: u64,
+    cost: Cost,
 }
 
 impl RequestLimits {
     /// One unit for this subject, under these limits.
     #[must_use]
     pub fn new(subject: Subject, limits: LimitSet) -> Self {
-        Self { subject, limits, cost: 1 }
+        Self { subject, limits, cost: Cost::from(1) }
     }
 
-    /// Sets the cost in units: 1 to 2^40.
+    /// Sets the cost; a plain number is requests.
     #[must_use]
-    pub fn cost(self, cost: u64) -> Self {
-        Self { cost, ..self }
+    pub fn cost(self, cost: impl Into<Cost>) -> Self {
+        Self { cost: cost.into(), ..self }
     }
 }
 
@@ -233,7 +233,7 @@ impl<S: Store> Shared<S> {
             Ok(template) => template,
             Err(error) => return self.failed(&self.function, wire, &error),
         };
-        let ask = Ask::new(&limits.subject).under(&limits.limits).cost(limits.cost);
+        let ask = Ask::new(&limits.subject).under(&limits.limits).cost(limits.cost.clone());
         let decision = match self.limiter.check(ask).await {
             Ok(decision) => decision,
             Err(Error::Store(error)) if !error.is_alone() => {

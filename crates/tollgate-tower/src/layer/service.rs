@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
-use tollgate::{Decision, Store, SubjectPrefix};
+use tollgate::{Decision, Store, SubjectPrefix, Unit};
 use tollgate_policy::{
     Answer, Authority, DecisionMark, Field, Outcome, Policies, Prepared, subject_of,
 };
@@ -323,8 +323,7 @@ impl<S: Store + 'static> Shared<S> {
                 refused.unwrap_or_else(|| self.unavailable(wire, &[]))
             }
             (Outcome::Never, None, _) => {
-                let most = answer.policy().and_then(|policy| policy.cost.max());
-                let most = most.unwrap_or(tollgate::MAX_COST);
+                let most = answer.too_costly().unwrap_or((&Unit::REQUESTS, tollgate::MAX_COST));
                 self.answers.too_costly(wire, policy.unwrap_or_default(), most)
             }
             // An administrator's ban is not a limit of a policy.

@@ -120,7 +120,7 @@ fn counted(policies: &Policies) -> Vec<Field> {
 }
 
 fn costs(policies: &Policies) -> Vec<Field> {
-    let of_policy = policies.policies().iter().filter_map(|policy| policy.cost.field().cloned());
+    let of_policy = policies.policies().iter().flat_map(|policy| policy.cost.fields().cloned());
     of_policy.collect()
 }
 

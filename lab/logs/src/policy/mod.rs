@@ -35,7 +35,7 @@ pub use self::replay::{Decided, PolicyCounts, PolicyReport, replay};
 use self::request::{BY, COST};
 use crate::error::Error;
 
-use tollgate_policy::{Combine, Cost, Entry, OnFailure, Policies, Policy, Problems};
+use tollgate_policy::{Amount, Combine, Entry, OnFailure, Policies, Policy, Problems};
 
 /// The name of the policy that limits without a file become.
 pub const LIMIT: &str = "limit";
@@ -52,7 +52,8 @@ pub fn limits_as_policies(limits: &str, has_costs: bool) -> Result<Policies, Err
     if has_costs {
         let field = tollgate_policy::Field::parse(COST);
         let field = field.map_err(|why| Error::Policies { why: why.to_string() })?;
-        policy = policy.cost(Cost::From { field, max: u32::MAX.into(), otherwise: Some(1) });
+        let sum = field.into();
+        policy = policy.cost(Amount::From { sum, max: u32::MAX.into(), otherwise: Some(1) });
     }
     let refused = |problems: Problems| Error::Policies { why: problems.to_string() };
     Policies::new(Combine::First, vec![policy]).map_err(refused)

@@ -132,3 +132,76 @@ async fn a_descriptor_settles_the_hold_of_an_id() {
         assert!(!error.message().contains(ID), "{}", error.message());
     }
 }
+
+const MODELS: &str = r#"
+    version = 1
+    [[policies]]
+    name = "models"
+    on_failure = "deny"
+    limits = [{ subject = "user", absent = "deny", limit = [
+      "60/h via gcra", "1000/h of tokens debt 500 via gcra", "900/month of microdollars",
+    ] }]
+    [policies.cost]
+    requests = 1
+    tokens = { reserve = 400, max = 800, hold = "2m" }
+    microdollars = { reserve = 300, max = 800, hold = "2m" }
+"#;
+
+#[tokio::test]
+async fn descriptors_settle_and_charge_by_unit() {
+    let clock = ManualClock::at_micros(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let service = Service::start_with(gate_of(MODELS, AnyStore::Memory(store)), |options| {
+        options.grpc = vec![here()];
+    })
+    .await;
+    let (wire, mut client) = (service.wire().await, service.client().await);
+    let ann = || json!({ "fields": { "user": "ann" } });
+    let mut left = async || {
+        let said = done(&mut client, "/v1/peek", ann()).await;
+        let of = |it: &serde_json::Value| it["remaining"].as_u64().unwrap();
+        said["limits"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let mut other = service.client().await;
+    let held = done(&mut other, "/v1/reserve", ann()).await;
+    assert_eq!(left().await, [59, 600, 600]);
+    let hold = held["hold"].as_str().unwrap();
+    let of = |unit: &str, hits: u64| format!("{hits} tollgate-hold={hold},tollgate-unit={unit}");
+    // Two descriptors are one commit; one alone would be the last word.
+    let both = [&*of("tokens", 250), &*of("microdollars", 17)];
+    assert_eq!(wire.summary("nowhere", &both).await, "OK: OK 0, OK 0");
+    assert_eq!(left().await, [59, 750, 883]);
+    // A unit that nobody counted is charged as the end of the hold would.
+    let other_hold = done(&mut other, "/v1/reserve", ann()).await;
+    let uncounted = both.map(|said| {
+        let said = said.replace(hold, other_hold["hold"].as_str().unwrap());
+        said.split_once(' ').unwrap().1.to_owned()
+    });
+    let uncounted = [&*uncounted[0], &*uncounted[1]];
+    assert_eq!(wire.summary("nowhere", &uncounted).await, "OK: OK 0, OK 0");
+    assert_eq!(left().await, [58, 350, 583]);
+    // A charge is of its unit alone, and beyond the limit up to the debt.
+    let charge =
+        |unit: &str, hits: u64| format!("{hits} tollgate-charge={unit},policy=models,user=ann");
+    assert_eq!(wire.summary("nowhere", &[&charge("tokens", 1_000)]).await, "OK: OK 0");
+    assert_eq!(left().await, [58, 0, 583]);
+    let denied = done(&mut other, "/v1/check", ann()).await;
+    assert_eq!((&denied["allowed"], &denied["unit"]), (&json!(false), &json!("tokens")));
+    assert_eq!(wire.summary("nowhere", &[&charge("tokens", 0)]).await, "OK: OK 0");
+    let inline = "3 tollgate-charge=rows,subject=bob,limit=9/h of rows";
+    assert_eq!(wire.summary("nowhere", &[inline]).await, "OK: OK 0");
+    let peek = json!({ "subject": "bob", "limit": "9/h of rows", "cost": { "rows": 1 } });
+    assert_eq!(remaining(&done(&mut other, "/v1/peek", peek).await), 6);
+    for (text, says) in [
+        (&*of("Tokens", 3), "descriptors[0]: `Tokens`: "),
+        (&charge("token", 3), "no limit counts `token`"),
+        (&charge("tokens", 3).replace("user=ann", "path=/"), "`user` is missing"),
+        (&charge("tokens", 3).replace("models", "model"), "model"),
+        ("3 tollgate-charge=tokens,subject=bob", "the count is missing"),
+        (&format!("-{}", charge("tokens", 3)), "cannot be negative"),
+    ] {
+        let error = wire.ask(&request("nowhere", &[text])).await.unwrap_err();
+        assert!(error.message().contains(says), "{text}: {}", error.message());
+    }
+    assert_eq!(left().await, [58, 0, 583]);
+}

@@ -1,7 +1,10 @@
 //! The hold of one request, and its used units.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, Request, Response};
-use tollgate_policy::Commit;
+use tollgate::Cost;
+use tollgate_policy::Commits;
 
 use super::spent::Spent;
 
@@ -10,11 +13,11 @@ pub(super) struct Guard {
     settle: Option<Settle>,
     stage: Stage,
     /// Where the response says what was used, for a request that reserves.
-    commit: Option<Commit>,
+    commits: Commits,
     /// The units that the service reports.
     spent: Option<Spent>,
-    /// The units that a header of the response reports.
-    said: Option<u64>,
+    /// The numbers in headers of the response.
+    said: Vec<(Arc<str>, u64)>,
     /// The bytes of the body that were passed on.
     bytes: u64,
 }
@@ -29,9 +32,9 @@ enum Stage {
 }
 
 /// The units that a request has used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Used {
-    Units(u64),
+    Units(Cost),
     /// Nobody said it.
     Unsaid,
 }
@@ -40,16 +43,13 @@ pub(super) enum Used {
 type Settle = Box<dyn FnOnce(Used) + Send + Sync>;
 
 impl Guard {
-    pub(super) fn new(
-        commit: Option<Commit>,
-        settle: impl FnOnce(Used) + Send + Sync + 'static,
-    ) -> Self {
+    pub(super) fn new(commits: Commits, settle: impl FnOnce(Used) + Send + Sync + 'static) -> Self {
         Self {
             settle: Some(Box::new(settle)),
             stage: Stage::Waiting,
-            commit,
+            commits,
             spent: None,
-            said: None,
+            said: Vec::new(),
             bytes: 0,
         }
     }
@@ -66,15 +66,16 @@ impl Guard {
         self.stage = Stage::Failed;
     }
 
-    /// Reads what the head of the response says. The header is for this layer, and is removed
-    /// unless it is to be kept.
+    /// Reads what the head of the response says. Its headers are for this layer, and are removed
+    /// unless they are to be kept.
     pub(super) fn read<B>(&mut self, response: &mut Response<B>, keep: bool) {
         if let Some(spent) = response.extensions().get::<Spent>() {
             self.spent = Some(spent.clone());
         }
-        if let Some(Commit::Header(name)) = &self.commit {
-            self.said = number(response.headers(), name);
-            if !keep {
+        let number = |name: &Arc<str>| Some((Arc::clone(name), number(response.headers(), name)?));
+        self.said = self.commits.headers().filter_map(number).collect();
+        if !keep {
+            for name in self.commits.headers() {
                 response.headers_mut().remove(&**name);
             }
         }
@@ -85,14 +86,17 @@ impl Guard {
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// The used units: the service's report goes before that of the header.
+    /// The used units: the service's report goes before that of the headers and the bytes.
     fn used(&self) -> Used {
-        let spent = self.spent.as_ref().and_then(Spent::units);
-        let units = match (&self.stage, &self.commit) {
-            (Stage::Waiting, _) => Some(0),
-            (Stage::Failed, _) => Some(spent.unwrap_or(0)),
-            (Stage::AtWork, Some(Commit::Bytes)) => Some(spent.unwrap_or(self.bytes)),
-            (Stage::AtWork, _) => spent.or(self.said),
+        let spent = self.spent.as_ref().and_then(Spent::used);
+        let said = |name: &str| {
+            let found = self.said.iter().find(|(known, _)| **known == *name);
+            found.map(|(_, number)| *number)
+        };
+        let units = match self.stage {
+            Stage::Waiting => Some(Cost::from(0)),
+            Stage::Failed => Some(spent.unwrap_or(Cost::from(0))),
+            Stage::AtWork => spent.or_else(|| self.commits.used(said, self.bytes)),
         };
         units.map_or(Used::Unsaid, Used::Units)
     }

@@ -72,14 +72,14 @@ pub(super) async fn place<S: Store + 'static>(
     };
     let (tell, told) = oneshot::channel();
     runtime.spawn(async move {
-        let Admission { answer, hold, commit, in_doubt, .. } = keeper.gate.admit(prepared).await;
+        let Admission { answer, hold, commits, in_doubt, .. } = keeper.gate.admit(prepared).await;
         let (settle, settled) = oneshot::channel();
         let hold = hold.map(|hold| Kept::new(hold, &answer));
         let settle = |used| {
             // It is received as long as the runtime runs.
             let _ = settle.send(used);
         };
-        let guard = hold.is_some().then(|| Guard::new(commit, settle));
+        let guard = hold.is_some().then(|| Guard::new(commits, settle));
         // If nobody waits, the guard is dropped here, and with it the hold is settled.
         drop(tell.send(Placed { answer, guard }));
         if let Some(kept) = hold {
@@ -121,7 +121,7 @@ impl<S: Store + 'static> Keeper<S> {
     /// Places a hold in a store that answers immediately. It is settled wherever its guard is
     /// dropped, before the drop returns.
     async fn place_here(self, prepared: Prepared) -> Placed {
-        let Admission { answer, hold, commit, .. } = self.gate.admit(prepared).await;
+        let Admission { answer, hold, commits, .. } = self.gate.admit(prepared).await;
         let Some(hold) = hold else { return Placed { answer, guard: None } };
         let kept = Kept::new(hold, &answer);
         let pause = kept.pause();
@@ -137,7 +137,7 @@ impl<S: Store + 'static> Keeper<S> {
                 }
             })
         });
-        let guard = Guard::new(commit, move |used| {
+        let guard = Guard::new(commits, move |used| {
             here.settle(used);
             if let Some(renewing) = renewing {
                 renewing.abort();
@@ -191,7 +191,7 @@ impl<S: Store + 'static> Keeper<S> {
     /// Settles a hold, and tries again while the store fails.
     async fn settle(&self, hold: &Hold, used: Used) {
         for attempt in 0..ATTEMPTS {
-            if self.settle_once(hold, used).await {
+            if self.settle_once(hold, &used).await {
                 return;
             }
             if attempt + 1 < ATTEMPTS {
@@ -205,17 +205,17 @@ impl<S: Store + 'static> Keeper<S> {
     }
 
     /// False if the store failed.
-    async fn settle_once(&self, hold: &Hold, used: Used) -> bool {
+    async fn settle_once(&self, hold: &Hold, used: &Used) -> bool {
         let units = match (hold.kind(), used) {
             (HoldKind::Acquire, _) => return self.gate.holds().release(hold).await.is_ok(),
-            (_, Used::Units(units)) => Cost::from(units),
+            (_, Used::Units(units)) => units.clone(),
             // The hold's end, already now: no other report will come.
             (HoldKind::Charging, Used::Unsaid) => hold.cost.clone(),
             (_, Used::Unsaid) => Cost::from(0),
         };
         match self.gate.holds().commit(hold, units).await {
             Ok(_) => {
-                if used == Used::Unsaid {
+                if *used == Used::Unsaid {
                     self.counts.unsaid.fetch_add(1, Ordering::Relaxed);
                 }
                 true
@@ -254,7 +254,7 @@ impl<S: Store + 'static> Here<S> {
 
     fn settle(&self, used: Used) {
         let Some(Kept { hold, .. }) = self.kept().take() else { return };
-        if at_once(self.keeper.settle_once(&hold, used)) != Some(true) {
+        if at_once(self.keeper.settle_once(&hold, &used)) != Some(true) {
             self.keeper.counts.not_settled.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -1,71 +1,64 @@
 //! A service's report: how much a request has used.
 
-use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The units that a request has used, for a policy that reserves (`docs/holds.md`).
+use tollgate::Cost;
+
+/// The units that a request has used, for a policy that reserves (`docs/holds.md`). A plain number
+/// is requests.
 ///
 /// A service attaches one to its response, or uses the one that a [`super::HoldingLayer`] has
-/// attached to the request. Clones are one number, so a stream can go on counting while it is sent.
-/// Where the client hangs up, the number at that time is charged.
+/// attached to the request. Clones are one report, so a stream can go on counting while it is sent.
+/// Where the client hangs up, the amounts at that time are charged.
 ///
 /// ```
+/// use tollgate::Cost;
 /// use tollgate_tower::Spent;
 /// let spent = Spent::default();
-/// assert_eq!(spent.units(), None);
+/// assert_eq!(spent.used(), None);
 /// spent.clone().add(3);
 /// spent.add(4);
-/// assert_eq!(spent.units(), Some(7));
-/// spent.set(5);
-/// assert_eq!(spent.units(), Some(5));
+/// assert_eq!(spent.used(), Some(Cost::from(7)));
+/// spent.set("tokens=5".parse::<Cost>()?);
+/// spent.add(Cost::used([("tokens", 2), ("microdollars", 30)])?);
+/// assert_eq!(spent.used(), Some("tokens=7,microdollars=30".parse()?));
+/// # Ok::<(), tollgate::ParseError>(())
 /// ```
-#[derive(Clone)]
-pub struct Spent(Arc<AtomicU64>);
-
-/// Nobody has reported a number. A charge never reaches it.
-const UNSAID: u64 = u64::MAX;
+#[derive(Clone, Default, Debug)]
+pub struct Spent(Arc<Mutex<Option<Cost>>>);
 
 impl Spent {
-    /// So many units.
+    /// A report of these units.
     #[must_use]
-    pub fn new(units: u64) -> Self {
-        let spent = Self::default();
-        spent.set(units);
-        spent
+    pub fn new(units: impl Into<Cost>) -> Self {
+        Self(Arc::new(Mutex::new(Some(units.into()))))
     }
 
     /// Sets the units that were used in all.
-    pub fn set(&self, units: u64) {
-        self.0.store(units.min(UNSAID - 1), Ordering::Relaxed);
+    pub fn set(&self, units: impl Into<Cost>) {
+        *self.lock() = Some(units.into());
     }
 
     /// Adds units to those that were used so far.
-    pub fn add(&self, units: u64) {
-        let add = |known: u64| {
-            let known = if known == UNSAID { 0 } else { known };
-            Some(known.saturating_add(units).min(UNSAID - 1))
-        };
-        // It always has a new value.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    pub fn add(&self, units: impl Into<Cost>) {
+        let more = units.into();
+        let mut known = self.lock();
+        *known = Some(match known.take() {
+            None => more,
+            Some(known) => {
+                let amounts = known.amounts().iter().chain(more.amounts().iter());
+                amounts.map(|(unit, amount)| (*unit, amount)).collect()
+            }
+        });
     }
 
     /// The units so far; `None` if nobody has said anything.
     #[must_use]
-    pub fn units(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|units| *units != UNSAID)
+    pub fn used(&self) -> Option<Cost> {
+        self.lock().clone()
     }
-}
 
-impl Default for Spent {
-    /// Nothing is reported yet.
-    fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(UNSAID)))
-    }
-}
-
-impl fmt::Debug for Spent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Spent").field(&self.units()).finish()
+    fn lock(&self) -> MutexGuard<'_, Option<Cost>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
