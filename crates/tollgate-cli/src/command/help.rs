@@ -40,6 +40,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "lab": "compare strategies on traffic",
     "languages": "asking from Go, Java and any other language",
     "leases": "fewer questions to the store: leases, the deny cache",
+    "llm": "budgets for calls to models: tokens, requests, money",
     "memory": "the memory store",
     "metrics": "metrics, and what to alert on",
     "middleware": "limits in front of an HTTP service in Rust",

@@ -18,7 +18,7 @@ use crate::serving::Serving;
 const ONE: Client = Client(1);
 const TWO: Client = Client(2);
 
-fn find() -> Option<PathBuf> {
+pub(super) fn find() -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../target/tools/envoy/lib")
         .read_dir()
@@ -33,6 +33,15 @@ fn find() -> Option<PathBuf> {
         println!("SKIPPED: envoy is not installed: cargo xtask test installs it");
     }
     program
+}
+
+/// Envoy with this configuration, which is written there.
+pub(super) fn command(program: &Path, config: &Path, text: &str) -> Command {
+    std::fs::write(config, text).unwrap();
+    let mut command = Command::new(program);
+    command.arg("-c").arg(config);
+    command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "warn"]);
+    command
 }
 
 /// Pages behind an Envoy that asks the service.
@@ -82,12 +91,7 @@ impl Setup {
             // Not every example asks over HTTP.
             let http = port(service.address().port());
             let text = text.replace("port_value: 8700 ", &http);
-            let config = place.path().join("envoy.yaml");
-            std::fs::write(&config, text).unwrap();
-            let mut command = Command::new(&program);
-            command.arg("-c").arg(&config);
-            command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "warn"]);
-            command
+            command(&program, &place.path().join("envoy.yaml"), &text)
         });
         Some(Self { envoy, pages, service, rules, _envoy: running, _place: place })
     }

@@ -7,6 +7,7 @@ mod envoy;
 mod envoy_slots;
 mod haproxy;
 mod limit_req;
+mod llm;
 mod nginx;
 mod nginx_slots;
 mod paths;
