@@ -9,9 +9,10 @@ local function refused(wrong)
   if string.sub(wrong, -11) == 'other steps' then
     return {ARGV[1], -4}
   end
-  -- The caller brings others, around the time of the server.
+  -- The caller brings others, around the time of the server. A word, since an adjustment answers
+  -- with any number.
   if wrong == 'other windows' then
-    return {ARGV[1], -11, now}
+    return {ARGV[1], 'windows', now}
   end
   return redis.error_reply(wrong)
 end

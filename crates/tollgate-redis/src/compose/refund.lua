@@ -58,7 +58,7 @@ while k <= #KEYS do
     if limit and limit.code == 'k' and limit.numbers[2] == brought[1]
         and limit.numbers[3] == brought[2] then
       if now < brought[3] * 1000000 or now >= brought[6] * 1000000 then
-        return {ARGV[1], -11, now}
+        return {ARGV[1], 'windows', now}
       end
       for n = 3, 6 do
         limit.numbers[n + 1] = brought[n]

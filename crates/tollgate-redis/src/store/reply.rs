@@ -26,7 +26,7 @@ pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
 /// nothing was changed.
 pub(super) fn time_of_other_windows(answer: &[Value]) -> Option<u64> {
     match answer {
-        [Value::Int(-11), now] => parse_unsigned(now).ok(),
+        [Value::BulkString(word), now] if word == b"windows" => parse_unsigned(now).ok(),
         _ => None,
     }
 }

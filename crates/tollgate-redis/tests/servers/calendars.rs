@@ -95,6 +95,20 @@ fn a_call_with_the_edges_of_other_windows_changes_nothing_and_is_repeated() {
     }
 }
 
+/// The answer is numbers alone, `-11, 0`, which once was that of a call with other edges.
+#[test]
+fn eleven_units_are_taken_once() {
+    let server = redis_or_skip!();
+    runtime().block_on(async {
+        let limits = "a: 40/h via sliding_log, b: 5/h via sliding_log";
+        let (limiter, _) = connect(&server, limits, 100).await;
+        assert!(limiter.check(Ask::new("bob").cost(5)).await.unwrap().is_allowed());
+        assert_eq!(limiter.admin().adjust("bob", -11).await.unwrap(), [-11, 0]);
+        let peek = limiter.check(Ask::new("bob").peek()).await.unwrap();
+        assert_eq!(peek.reports().next().unwrap().remaining(), 24);
+    });
+}
+
 /// By the clock of the server itself, with the window of now.
 #[test]
 fn the_window_is_that_of_the_server() {

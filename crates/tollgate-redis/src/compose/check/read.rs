@@ -244,7 +244,7 @@ local words
             ReplyFormat::Boolean => {
                 "redis.error_reply('TOLLGATE the windows of this script are over: compose it again')"
             }
-            ReplyFormat::Verbose | ReplyFormat::Remembered => "{ARGV[2], -11, now}",
+            ReplyFormat::Verbose | ReplyFormat::Remembered => "{ARGV[2], 'windows', now}",
         };
         let _ = write!(out, "if {} then\n  return {reply}\nend\n", any.join(" or "));
     }
