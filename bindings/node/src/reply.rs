@@ -53,7 +53,8 @@ pub(crate) fn reply(answer: BindingAnswer) -> Reply {
         BindingAnswer::Refund(tollgate::Refund { already, given, left, .. }) => Reply {
             already: Some(already),
             given: Some(given.into_iter().map(number).collect()),
-            left: Some(number(left)),
+            // All of it is given back, so nothing is left of any unit.
+            left: Some(number(left.amounts().first())),
             ..none
         },
         BindingAnswer::Holding(numbers, hold) => {

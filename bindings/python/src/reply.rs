@@ -20,6 +20,8 @@ pub(crate) fn object(py: Python<'_>, answer: BindingAnswer) -> PyResult<Bound<'_
             each.map(Charged::new).collect::<Vec<_>>().into_bound_py_any(py)
         }
         BindingAnswer::Refund(tollgate::Refund { already, given, left, .. }) => {
+            // All of it is given back, so nothing is left of any unit.
+            let left = left.amounts().first();
             Ok(Bound::new(py, Refund { already, given, left })?.into_any())
         }
         BindingAnswer::Holding(decision, hold) => {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tollgate::{Cost, Limit, LimitSet, MAX_COST, ParseError, Period, Strategy, Subject};
+use tollgate::{
+    Adjustment, Cost, Limit, LimitSet, MAX_COST, ParseError, Period, Strategy, Subject,
+};
 
 /// The longest argument that an error quotes, in characters.
 const SHOWN_CHARS: usize = 60;
@@ -43,14 +45,18 @@ pub(crate) fn actual(text: &str) -> Result<Cost> {
     }
 }
 
-/// The units of an adjustment: an integer other than 0, from -2^40 to 2^40.
-pub(crate) fn delta(text: &str) -> Result<i64> {
+/// The units of an adjustment: an integer other than 0, from -2^40 to 2^40, or an amount of each
+/// unit.
+pub(crate) fn delta(text: &str) -> Result<Adjustment> {
+    if text.contains('=') {
+        return Ok(text.parse()?);
+    }
     let (negative, units) = whole(text, "an adjustment")?;
     if units == 0 {
         bail!("an adjustment of 0 changes nothing: give 1 and up to give back, negative to take");
     }
     let units = i64::try_from(units)?;
-    Ok(if negative { -units } else { units })
+    Ok(Adjustment::from(if negative { -units } else { units }))
 }
 
 /// The smallest memory store in bytes: below that, sets of limits take most of it.
@@ -276,8 +282,9 @@ mod tests {
 
     #[test]
     fn deltas() {
-        assert_eq!(delta("+5").unwrap(), 5);
-        assert_eq!(delta("-5").unwrap(), -5);
+        assert_eq!(delta("+5").unwrap(), 5.into());
+        assert_eq!(delta("-5").unwrap(), (-5).into());
+        assert_eq!(delta("tokens=-5").unwrap().to_string(), "tokens=-5");
         for (text, says) in
             [("0", "changes nothing"), ("-0", "changes nothing"), ("0.5", "whole number")]
         {

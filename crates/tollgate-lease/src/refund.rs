@@ -1,6 +1,8 @@
 //! Units that go back: to a live lease, or to the store.
 
-use tollgate::{Charges, Receipt, Refund, Store, StoreError, engine, operation};
+use tollgate::{
+    Amounts, Charges, Cost, Receipt, Refund, Store, StoreError, Unit, engine, operation,
+};
 
 use crate::leased::{Leased, NodeCount, add};
 use crate::lot::Lot;
@@ -36,7 +38,7 @@ impl<S: Store> Leased<S> {
         for (receipt, store_now_us) in receipts {
             let counts = engine::receipt_until_us(&receipt) > store_now_us;
             let given = match counts {
-                true => self.refund_at_store(&receipt, receipt.units()).await.ok(),
+                true => self.refund_at_store(&receipt, receipt.cost.amounts()).await.ok(),
                 false => None,
             };
             let units = given.and_then(|refund| refund.given.into_iter().min()).unwrap_or(0);
@@ -47,7 +49,11 @@ impl<S: Store> Leased<S> {
         returned
     }
 
-    async fn refund_at_store(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+    async fn refund_at_store(
+        &self,
+        receipt: &Receipt,
+        units: Amounts<'_>,
+    ) -> Result<Refund, StoreError> {
         self.0.store.perform(&operation::Refund::new(receipt, units)).await
     }
 
@@ -55,7 +61,11 @@ impl<S: Store> Leased<S> {
         let (at, at_us) = lot.charged_at();
         let at_us = at_us.iter().copied();
         let charges = Charges::new(held.subject.clone(), held.limits.clone(), at_us);
-        let mut receipt = Receipt::new(self.identity(), number, at, units, [charges]);
+        let cost = Cost::of_unit(
+            held.limits.limits().first().map_or(Unit::REQUESTS, |limit| *limit.unit()),
+            units,
+        );
+        let mut receipt = Receipt::new(self.identity(), number, at, cost, [charges]);
         receipt.shard = held.shard.as_deref().map(str::to_owned);
         receipt
     }
@@ -65,21 +75,31 @@ impl<S: Store> Leased<S> {
     pub(crate) async fn refund_units(
         &self,
         receipt: &Receipt,
-        units: u64,
+        units: Amounts<'_>,
     ) -> Result<Refund, StoreError> {
-        let limits = receipt.charges.iter().map(|charges| charges.limits.limits().len()).sum();
+        let charged = receipt.cost.amounts();
+        let unit = charged.first_unit();
+        let some = |amount| if amount == 0 { 0.into() } else { Cost::of_unit(*unit, amount) };
         let before = self.0.marks.given_back(receipt.number);
-        let left = receipt.units().saturating_sub(before);
-        if left == 0 {
-            return Ok(Refund::already(limits));
+        let mut part = Cost::from(units);
+        // What is leased is of one unit.
+        if charged.is_of_one_unit() {
+            let limits = receipt.charges.iter().map(|charges| charges.limits.limits().len()).sum();
+            let left = charged.first().saturating_sub(before);
+            if left == 0 {
+                return Ok(Refund::already(limits, 0));
+            }
+            let units = units.of(unit).min(left);
+            if self.take_back(receipt, units) {
+                return Ok(Refund::new(vec![units; limits], some(left - units)));
+            }
+            part = Cost::of_unit(*unit, units);
         }
-        let units = units.min(left);
-        if self.take_back(receipt, units) {
-            return Ok(Refund::new(vec![units; limits], left - units));
+        let mut refund = self.refund_at_store(receipt, part.amounts()).await?;
+        if before > 0 {
+            // The store does not know of units that were given back here.
+            refund.left = some(refund.left.amounts().of(unit).saturating_sub(before));
         }
-        let mut refund = self.refund_at_store(receipt, units).await?;
-        // The store does not know of units that were given back here.
-        refund.left = refund.left.saturating_sub(before);
         for charges in &receipt.charges {
             self.forget_denials(&charges.subject, &charges.limits);
         }

@@ -8,8 +8,8 @@ use tollgate::operation::{
     Withdraw,
 };
 use tollgate::{
-    Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, Notice, Notices, Question, Receipt,
-    Refund, Settled, Store, StoreError, Time,
+    Adjustment, Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, Notice, Notices,
+    Question, Receipt, Refund, Settled, Store, StoreError, Time,
 };
 
 use crate::holding::Holding;
@@ -133,12 +133,12 @@ impl<S: Store> Operations for Leased<S> {
         }
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+    async fn refund(&self, receipt: &Receipt, units: Amounts<'_>) -> Result<Refund, StoreError> {
         self.refund_units(receipt, units).await
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        let changed = self.0.store.perform(&Adjust::new(counted, delta)).await;
+    async fn adjust(&self, counted: Counted<'_>, by: &Adjustment) -> Result<Vec<i64>, StoreError> {
+        let changed = self.0.store.perform(&Adjust::new(counted, by)).await;
         self.forget_denials(counted.subject, counted.limits);
         changed
     }

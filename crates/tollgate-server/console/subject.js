@@ -75,15 +75,21 @@ function reset() {
 }
 
 function adjust() {
-  const units = Number(get("units").value);
-  if (!Number.isInteger(units) || units === 0) {
+  const text = get("units").value;
+  const amounts = (text.includes("=") ? text : `units=${text}`).split(",").map(part => {
+    const [unit, amount] = part.split("=");
+    return [unit.trim(), amount?.trim() ? Number(amount) : 0];
+  });
+  if (!amounts.every(([, amount]) => Number.isInteger(amount) && amount !== 0)) {
     say(get("subject-fault"), "Units are a whole number, and not 0.");
     return;
   }
   const who = named(shown);
-  const words = units > 0 ? `${count(units)} units are given back to ${who}.`
-    : `${count(-units)} units are taken from ${who}.`;
-  correct("adjust", { by: units }, "Adjust this count?", words, "Adjust",
+  const each = amounts.map(([unit, amount]) => (amount > 0
+    ? `${count(amount)} ${unit} are given back to ${who}.`
+    : `${count(-amount)} ${unit} are taken from ${who}.`));
+  const by = text.includes("=") ? Object.fromEntries(amounts) : amounts[0][1];
+  correct("adjust", { by }, "Adjust this count?", each.join(" "), "Adjust",
     ({ changed }) => `${who} was changed by ${changed.join(", ")}.`);
 }
 

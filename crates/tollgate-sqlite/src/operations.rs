@@ -7,6 +7,7 @@ use tollgate::{
     Receipt, Refund, RequestId, StoreError, Time,
 };
 
+use crate::amounts::{cost_in, cost_value};
 use crate::context::Context;
 use crate::state::{self, LoadedState};
 use crate::{requests, sweep};
@@ -153,14 +154,15 @@ pub(crate) fn charge(
 pub(crate) fn refund(
     cx: &Context<'_>,
     receipt: &Receipt,
-    units: u64,
+    units: Amounts<'_>,
 ) -> Result<Refund, StoreError> {
     let number = receipt.number.cast_signed();
     let sql = "SELECT units FROM spent WHERE number = ?1";
-    let before = cx.first(sql, [number], |row| row.get::<_, i64>(0))?.unwrap_or_default();
-    let portion = Portion::part(receipt.units(), before.cast_unsigned(), units);
+    let before = cx.first(sql, [number], |row| cost_in(row, 0))?.unwrap_or_else(|| 0.into());
+    let portion = Portion::part(receipt.cost.amounts(), before.amounts(), units);
     if portion.is_nothing() {
-        return Ok(Refund::already(receipt.charges.iter().map(|c| c.limits.limits().len()).sum()));
+        let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
+        return Ok(Refund::already(limits, portion.left_after()));
     }
     let mut given = Vec::new();
     for charge in &receipt.charges {
@@ -173,14 +175,13 @@ pub(crate) fn refund(
         }
         let held = end_holds(cx, &mut found);
         let (is, now) = (found.limits().clone(), cx.now());
-        let portion = (receipt.cost.amounts(), portion);
-        given.extend(engine::refund(&is, &mut found, &held, limits, at_us, portion, now));
+        given.extend(engine::refund(&is, &mut found, &held, limits, at_us, &portion, now));
         found.save()?;
     }
     // Also for a charge that no longer counts: it might count again after the clock is set back.
     let until_us = engine::receipt_until_us(receipt).max(cx.now().as_micros());
     let sql = "INSERT OR REPLACE INTO spent (number, until_us, units) VALUES (?1, ?2, ?3)";
-    cx.execute(sql, [number, until_us.cast_signed(), portion.sum().cast_signed()])?;
+    cx.execute(sql, (number, until_us.cast_signed(), cost_value(&portion.sum())))?;
     cx.add_sweep_debt(sweep::DEBT_PER_ROW);
     Ok(Refund::new(given, portion.left_after()))
 }

@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome};
 use tollgate::{
-    Amounts, Charged, Clock, Counted, Hold, HoldTerms, Inspection, Notice, Notices, Patience,
-    Question, Receipt, Refund, Settled, StoreError, Time,
+    Adjustment, Amounts, Charged, Clock, Counted, Hold, HoldTerms, Inspection, Notice, Notices,
+    Patience, Question, Receipt, Refund, Settled, StoreError, Time,
 };
 
 use crate::context::{Cache, Context};
@@ -219,19 +219,27 @@ impl Session {
         Arc::clone(&self.forgotten_requests)
     }
 
-    pub(crate) fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+    pub(crate) fn refund(
+        &self,
+        receipt: &Receipt,
+        units: Amounts<'_>,
+    ) -> Result<Refund, StoreError> {
         let parts = receipt.charges.iter();
         let parts: SmallVec<[Counted<'_>; 1]> =
             parts.map(|c| Counted::new(&c.subject, &c.limits)).collect();
         self.run(Access::Write, &parts, |cx| operations::refund(cx, receipt, units))
     }
 
-    pub(crate) fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+    pub(crate) fn adjust(
+        &self,
+        counted: Counted<'_>,
+        by: &Adjustment,
+    ) -> Result<Vec<i64>, StoreError> {
         self.run(Access::Write, &[counted], |cx| {
             let mut found = LoadedState::load(cx, counted)?;
             let held = operations::end_holds(cx, &mut found);
-            let changes = engine::adjust(counted.limits, &mut found, &held, delta, cx.now());
-            if delta > 0 {
+            let changes = engine::adjust(counted.limits, &mut found, &held, by, cx.now());
+            if by.gives() {
                 found.save_granted()?;
             } else {
                 found.save()?;

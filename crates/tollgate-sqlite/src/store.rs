@@ -13,8 +13,9 @@ use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Amounts, Charged, Cost, Counted, Facts, Hold, HoldTerms, Inspection, Keeps, LimitSet, Notice,
-    Notices, Question, Receipt, Refund, RequestId, Settled, Store, StoreError, Subject, Time,
+    Adjustment, Amounts, Charged, Cost, Counted, Facts, Hold, HoldTerms, Inspection, Keeps,
+    LimitSet, Notice, Notices, Question, Receipt, Refund, RequestId, Settled, Store, StoreError,
+    Subject, Time,
 };
 
 use crate::extension::Transaction;
@@ -144,22 +145,26 @@ impl SqliteStore {
         self.session().check(question)
     }
 
-    /// Refunds what still counts of `units` of a charge, or of its rest if that is less, in the
-    /// calling thread.
+    /// Refunds what still counts of `units` of a charge, or of a unit its rest if that is less, in
+    /// the calling thread.
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
-    pub fn refund_now(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+    pub fn refund_now(&self, receipt: &Receipt, units: Amounts<'_>) -> Result<Refund, StoreError> {
         self.session().refund(receipt, units)
     }
 
-    /// Refunds `delta` units, or takes them if negative, in the calling thread. Returns the change
-    /// of `remaining` per limit.
+    /// Refunds to every limit the amount of its unit, or takes it if negative, in the calling
+    /// thread. Returns the change of `remaining` per limit.
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
-    pub fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.session().adjust(counted, delta)
+    pub fn adjust_now(
+        &self,
+        counted: Counted<'_>,
+        by: &Adjustment,
+    ) -> Result<Vec<i64>, StoreError> {
+        self.session().adjust(counted, by)
     }
 
     /// Charges without a check in the calling thread. Returns what was done to each limit.
@@ -378,14 +383,15 @@ impl Operations for SqliteStore {
         self.run_on_worker(move |session| owned.ask(session)).await
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        let receipt = receipt.clone();
-        self.run_on_worker(move |session| session.refund(&receipt, units)).await
+    async fn refund(&self, receipt: &Receipt, units: Amounts<'_>) -> Result<Refund, StoreError> {
+        let (receipt, units) = (receipt.clone(), Cost::from(units));
+        self.run_on_worker(move |session| session.refund(&receipt, units.amounts())).await
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+    async fn adjust(&self, counted: Counted<'_>, by: &Adjustment) -> Result<Vec<i64>, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
-        self.run_on_worker(move |session| session.adjust(borrowed(&owned), delta)).await
+        let by = by.clone();
+        self.run_on_worker(move |session| session.adjust(borrowed(&owned), &by)).await
     }
 
     async fn charge(

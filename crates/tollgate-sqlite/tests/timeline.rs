@@ -200,10 +200,11 @@ impl Twins {
             Op::Adjust { who, family, delta } => {
                 let (subject, limits) = (subject(who), self.limits(family));
                 let counted = Counted::new(&subject, &limits);
-                let changes = self.store().adjust_now(counted, delta).expect("adjusted");
+                let changes = self.store().adjust_now(counted, &delta.into()).expect("adjusted");
                 assert_eq!(
                     changes,
-                    block_on(self.memory.perform(&Adjust::new(counted, delta))).expect("adjusted")
+                    block_on(self.memory.perform(&Adjust::new(counted, &delta.into())))
+                        .expect("adjusted")
                 );
             }
             Op::Reset { who, family } => {
@@ -283,8 +284,8 @@ impl Twins {
         if *reset && may_be_forgotten && self.sweeps {
             return;
         }
-        let refund = self.store().refund_now(mine, units).expect("refunded");
-        let other = block_on(self.memory.perform(&operation::Refund::new(theirs, units)))
+        let refund = self.store().refund_now(mine, units.into()).expect("refunded");
+        let other = block_on(self.memory.perform(&operation::Refund::new(theirs, units.into())))
             .expect("refunded");
         if *given && may_be_forgotten && !self.sweeps {
             assert_eq!(refund.given, other.given, "{mine:?}");

@@ -21,7 +21,7 @@ mod terms;
 
 pub(crate) use question::text_of;
 pub use refused::MAX_PARTS;
-pub(crate) use refused::{check_cost, check_parts, check_shard, plain_limits};
+pub(crate) use refused::{check_cost, check_parts, check_shard};
 pub use request::{MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId};
 pub use subject_text::SubjectText;
 pub(crate) use terms::{check_ttl, counts_of, shortest_slots, ttl_us};

@@ -83,7 +83,13 @@ impl Cost {
     /// # Errors
     /// As [`Cost::used`].
     pub fn parse_used(text: &str) -> Result<Self, ParseError> {
-        Self::used(amounts_in(text)?)
+        Self::used(amounts_in(text, number)?)
+    }
+
+    /// A cost of one unit.
+    #[must_use]
+    pub fn of_unit(unit: Unit, amount: u64) -> Self {
+        Self::of(&[(unit, amount)])
     }
 
     /// A cost of amounts in order, the first unit first.
@@ -102,6 +108,12 @@ impl Cost {
     #[must_use]
     pub fn plain(&self) -> Option<u64> {
         self.amounts().plain()
+    }
+
+    /// The bytes that it allocates: none of a plain one.
+    pub(crate) fn bytes_beside(&self) -> usize {
+        let rest = |units: &Units| units.rest.capacity() * size_of::<(Unit, u64)>();
+        self.units.as_ref().map_or(0, |units| size_of::<Units>() + rest(units))
     }
 
     /// The amounts, borrowed.
@@ -188,33 +200,18 @@ impl FromStr for Cost {
 
     /// Parses a number, or `UNIT=AMOUNT` joined by commas.
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        Self::new(amounts_in(text)?)
+        Self::new(amounts_in(text, number)?)
     }
 }
 
-/// The amounts of a text: a number of requests, or `UNIT=AMOUNT` joined by commas.
-fn amounts_in(text: &str) -> Result<Vec<(&str, u64)>, ParseError> {
-    let number = |digits: &str, at: usize| {
-        let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-        let end = at + digits.len().max(1);
-        match digits.parse::<u64>().ok().filter(|number| *number <= MAX_COST) {
-            Some(number) if is_number => Ok(number),
-            _ if is_number => Err(ParseError::at(
-                text,
-                at..end,
-                "a cost of this size is too large",
-                format!("the largest is 2^40 = {MAX_COST}"),
-            )),
-            _ => Err(ParseError::at(
-                text,
-                at..end,
-                "this is not an amount",
-                "an amount is a whole number, as in `800` or `requests=1,tokens=800`",
-            )),
-        }
-    };
+/// The amounts of a text, each read by this function from its place in the text: a number of
+/// requests, or `UNIT=AMOUNT` joined by commas.
+pub(crate) fn amounts_in<N>(
+    text: &str,
+    read: impl Fn(&str, &str, usize) -> Result<N, ParseError>,
+) -> Result<Vec<(&str, N)>, ParseError> {
     if !text.contains('=') {
-        let amount = number(text.trim(), text.len() - text.trim_start().len())?;
+        let amount = read(text, text.trim(), text.len() - text.trim_start().len())?;
         return Ok(vec![(Unit::REQUESTS.name(), amount)]);
     }
     let mut amounts = Vec::new();
@@ -230,9 +227,30 @@ fn amounts_in(text: &str) -> Result<Vec<(&str, u64)>, ParseError> {
                 "write `UNIT=AMOUNT`, as in `requests=1,tokens=800`",
             ));
         };
-        amounts.push((unit, number(digits, at + unit.len() + 1)?));
+        amounts.push((unit, read(text, digits, at + unit.len() + 1)?));
     }
     Ok(amounts)
+}
+
+/// An amount, whose digits begin at a place of a text.
+pub(crate) fn number(text: &str, digits: &str, at: usize) -> Result<u64, ParseError> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let end = at + digits.len().max(1);
+    match digits.parse::<u64>().ok().filter(|number| *number <= MAX_COST) {
+        Some(number) if is_number => Ok(number),
+        _ if is_number => Err(ParseError::at(
+            text,
+            at..end,
+            "a cost of this size is too large",
+            format!("the largest is 2^40 = {MAX_COST}"),
+        )),
+        _ => Err(ParseError::at(
+            text,
+            at..end,
+            "this is not an amount",
+            "an amount is a whole number, as in `800` or `requests=1,tokens=800`",
+        )),
+    }
 }
 
 impl fmt::Display for Cost {
@@ -268,8 +286,7 @@ impl<'a> Amounts<'a> {
     /// The first unit alone, with another amount.
     #[must_use]
     pub fn first_alone(self, amount: u64) -> Cost {
-        let alone = |units: &Units| Box::new(Units { first: units.first, rest: Vec::new() });
-        Cost { amount, units: self.units.map(alone) }
+        Cost::of_unit(*self.first_unit(), amount)
     }
 
     /// The same with another amount of the first unit.

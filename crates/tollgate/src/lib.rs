@@ -40,6 +40,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod adjustment;
 mod around;
 mod ask;
 mod at_once;
@@ -68,6 +69,7 @@ mod time;
 #[cfg(feature = "serde")]
 pub mod wire;
 
+pub use adjustment::Adjustment;
 pub use around::Around;
 pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText};
 pub use at_once::at_once;

@@ -70,7 +70,7 @@ impl<S: Store> Limiter<S> {
     /// // A request that may take 800 tokens, and took 300.
     /// let receipt = limiter.check(Ask::new("bob").cost(800)).await?.receipt().expect("admitted");
     /// let refund = limiter.refund(receipt.part(500)).await?;
-    /// assert_eq!((refund.given, refund.left), (vec![500], 300));
+    /// assert_eq!((refund.given, refund.left), (vec![500], 300.into()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

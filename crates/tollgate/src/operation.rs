@@ -6,6 +6,7 @@
 
 use core::future::Future;
 
+use crate::adjustment::Adjustment;
 use crate::cost::Amounts;
 use crate::decision::Receipt;
 use crate::engine::{Charged, Outcome};
@@ -135,13 +136,13 @@ operation! {
 
 operation! {
     /// A refund of `units` of a charge.
-    Refund<'a>(receipt: &'a Receipt, units: u64);
+    Refund<'a>(receipt: &'a Receipt, units: Amounts<'a>);
     refund -> crate::decision::Refund
 }
 
 operation! {
-    /// A correction of a count by `delta` units.
-    Adjust<'a>(counted: Counted<'a>, delta: i64);
+    /// A correction of a count.
+    Adjust<'a>(counted: Counted<'a>, by: &'a Adjustment);
     adjust -> Vec<i64>
 }
 
@@ -204,20 +205,20 @@ pub trait Operations: Sync {
         question: &Question<'_>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Refunds the part that still counts of `units` of a charge, or of the rest of it if that is
-    /// less. All refunds of a charge together never exceed it.
+    /// Refunds the part that still counts of `units` of a charge, or of a unit the rest of it if
+    /// that is less. All refunds of a charge together never exceed it.
     fn refund(
         &self,
         receipt: &Receipt,
-        units: u64,
+        units: Amounts<'_>,
     ) -> impl Future<Output = Result<crate::decision::Refund, StoreError>> + Send;
 
-    /// Returns `delta` units to every limit, or takes them when negative. Returns the change of
-    /// `remaining` per limit.
+    /// Returns to every limit the amount of its unit, or takes it when negative. Returns the change
+    /// of `remaining` per limit.
     fn adjust(
         &self,
         counted: Counted<'_>,
-        delta: i64,
+        by: &Adjustment,
     ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 
     /// Charges `cost` to every limit without a check, each the amount of its unit, up to its debt.
@@ -277,11 +278,12 @@ pub trait OperationsNow {
     fn refund(
         &self,
         receipt: &Receipt,
-        units: u64,
+        units: Amounts<'_>,
     ) -> Option<Result<crate::decision::Refund, StoreError>>;
 
     /// As [`Operations::adjust`].
-    fn adjust(&self, counted: Counted<'_>, delta: i64) -> Option<Result<Vec<i64>, StoreError>>;
+    fn adjust(&self, counted: Counted<'_>, by: &Adjustment)
+    -> Option<Result<Vec<i64>, StoreError>>;
 
     /// As [`Operations::charge`].
     fn charge(
@@ -348,8 +350,8 @@ mod tests {
         let receipt = Receipt::new(store.identity(), 1, Time::default(), 1, []);
         let notice = Notice::new("n", "", Duration::from_secs(1)).unwrap();
         let others = [
-            seen(&store, &Refund::new(&receipt, 1)),
-            seen(&store, &Adjust::new(counted, 1)),
+            seen(&store, &Refund::new(&receipt, 1.into())),
+            seen(&store, &Adjust::new(counted, &1.into())),
             seen(&store, &Charge::new(counted, 1.into())),
             seen(&store, &Settle::new(&hold, 0.into())),
             seen(&store, &Renew::new(&hold, 1_000)),

@@ -19,6 +19,7 @@ use core::str::FromStr;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
+use crate::adjustment::Adjustment;
 use crate::error::ParseError;
 use crate::limit::{Limit, LimitSet};
 
@@ -31,6 +32,16 @@ impl Serialize for Limit {
 impl Serialize for LimitSet {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.full_text())
+    }
+}
+
+/// A number of requests, or a map of amounts by unit.
+impl Serialize for Adjustment {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.plain() {
+            Some(requests) => to.serialize_i64(requests),
+            None => to.collect_map(self.iter().map(|(unit, by)| (unit.name(), by))),
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Ask, Cost, Limit, LimitSet, Limiter, MAX_COST, ManualClock, MemoryStore, Reserve, Unit,
+    Adjustment, Ask, Cost, Limit, LimitSet, Limiter, MAX_COST, ManualClock, MemoryStore, Reserve,
+    Unit,
 };
 
 fn limiter(limits: &str) -> Limiter {
@@ -167,15 +168,47 @@ fn an_unknown_unit_names_the_known_ones() {
 }
 
 #[test]
-fn what_is_of_requests_alone_refuses_other_units() {
-    let limiter = limiter("9/m via gcra, 1000/m of tokens via gcra");
-    let error = limiter.admin().adjust("bob", 5).now().unwrap_err().to_string();
-    assert!(error.contains("requests and slots alone"), "{error}");
+fn a_refund_and_an_adjustment_are_of_the_units_that_they_name() {
+    let limiter = limiter("9/m via fixed_window, 1000/m of tokens via fixed_window");
     let receipt = limiter.check(Ask::new("bob").cost(cost("requests=2,tokens=9"))).now().unwrap();
     let receipt = receipt.receipt().unwrap();
-    let error = limiter.refund(receipt.part(1)).now().unwrap_err().to_string();
-    assert!(error.contains("given back as a whole"), "{error}");
-    assert_eq!(limiter.refund(&receipt).now().unwrap().given, [2, 9]);
+    // A plain number is requests.
+    for (units, already, given, left) in [
+        ("1", false, [1, 0], "requests=1,tokens=9"),
+        ("tokens=4", false, [0, 4], "requests=1,tokens=5"),
+        ("tokens=9", false, [0, 5], "1"),
+        ("tokens=9", true, [0, 0], "1"),
+        ("requests=2,tokens=1", false, [1, 0], "0"),
+        ("2", true, [0, 0], "0"),
+    ] {
+        let refund = limiter.refund(receipt.part(cost(units))).now().unwrap();
+        let told = (refund.already, &refund.given[..], refund.left.to_string());
+        assert_eq!(told, (already, &given[..], left.to_owned()), "{units}");
+    }
+    assert!(limiter.refund(&receipt).now().unwrap().already);
+    for units in ["3", "tokens=10", "requests=1,tokens=10", "bytes=1"] {
+        let error = limiter.refund(receipt.part(cost(units))).now().unwrap_err().to_string();
+        assert!(error.contains("of each charged unit at most its amount"), "{error}");
+    }
+    assert!(limiter.refund(receipt.part(0)).now().is_err());
+
+    let _ = limiter.check(Ask::new("bob").cost(cost("requests=2,tokens=9"))).now().unwrap();
+    let by = |text: &str| text.parse::<Adjustment>().unwrap();
+    let adjust = |by: Adjustment| limiter.admin().adjust("bob", by).now();
+    assert_eq!(adjust(by("tokens=5")).unwrap(), [0, 5]);
+    assert_eq!(adjust(1.into()).unwrap(), [1, 0]);
+    assert_eq!(adjust(by("requests=1,tokens=-300")).unwrap(), [1, -300]);
+    for (by, says) in [
+        (by("bytes=1"), "no limit counts `bytes`"),
+        (by("tokens=0"), "an adjustment of tokens=0 is out of range"),
+        (0.into(), "an adjustment of 0 is out of range"),
+    ] {
+        let error = adjust(by).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    for text in ["tokens=x", "tokens", "tokens=--1", "tokens=1,tokens=2", "tokens=1099511627777"] {
+        assert!(text.parse::<Adjustment>().is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tollgate::engine::Outcome;
 use tollgate::operation::{self, Adjust, Check, Inspect, Operation, Operations, Reset};
 use tollgate::{
-    Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, ManualClock, MemoryStore, Notice,
-    Notices, Question, Receipt, Refund, Settled, Store, StoreError, Time,
+    Adjustment, Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, ManualClock,
+    MemoryStore, Notice, Notices, Question, Receipt, Refund, Settled, Store, StoreError, Time,
 };
 use tollgate_proof::conformance;
 
@@ -54,12 +54,12 @@ impl<const KEEPS_ALL: bool> Operations for Counts<KEEPS_ALL> {
         }
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+    async fn refund(&self, receipt: &Receipt, units: Amounts<'_>) -> Result<Refund, StoreError> {
         self.0.perform(&operation::Refund::new(receipt, units)).await
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.0.perform(&Adjust::new(counted, delta)).await
+    async fn adjust(&self, counted: Counted<'_>, by: &Adjustment) -> Result<Vec<i64>, StoreError> {
+        self.0.perform(&Adjust::new(counted, by)).await
     }
 
     async fn charge(&self, _: Counted<'_>, _: Amounts<'_>) -> Result<Vec<Charged>, StoreError> {

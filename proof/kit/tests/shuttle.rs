@@ -86,8 +86,8 @@ impl Model {
             let at = [NOW.as_micros(); 2];
             let (limits, at) = (&self.limits, &at[..self.limits.limits().len()]);
             let none = engine::HoldSums::default();
-            let whole = (1.into(), engine::Portion::whole(1));
-            let given = engine::refund(limits, held, &none, limits, at, whole, NOW);
+            let whole = engine::Portion::whole(1.into());
+            let given = engine::refund(limits, held, &none, limits, at, &whole, NOW);
             least = least.min(given.into_iter().min().unwrap());
         }
         least

@@ -125,7 +125,7 @@ fn a_snapshot_has_no_request_ids() {
     assert_eq!((again.is_repeated(), again.remaining()), (false, 7));
     assert!(after.check(ask()).now().unwrap().is_repeated());
     let given = block_on(after.refund(&first.receipt().unwrap())).unwrap();
-    assert_eq!((given.already, given.left), (false, 0));
+    assert_eq!((given.already, given.left), (false, 0.into()));
     assert_eq!(after.check(Ask::new("ann").peek()).now().unwrap().remaining(), 8);
 }
 

@@ -81,9 +81,9 @@ pub(crate) enum AdminAction {
         #[command(flatten)]
         counted: AdminCount,
 
-        /// How many units to give back; a negative number takes units
+        /// How many units to give back, or `UNIT=N,...`; a negative number takes units
         #[arg(long, value_name = "N", allow_hyphen_values = true)]
-        by: i64,
+        by: String,
     },
     /// Give back what an open hold keeps
     ///

@@ -393,7 +393,7 @@ pub(crate) struct Adjust {
     #[command(flatten)]
     pub(crate) which: SubjectArgs,
 
-    /// How many units to give back; a negative number takes units
+    /// How many units to give back, or `UNIT=N,...`; a negative number takes units
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) by: String,
 

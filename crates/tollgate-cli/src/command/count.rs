@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 use tollgate::wire::{OpenHold, duration};
-use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
+use tollgate::{Adjustment, Ask, Decision, Inspection, LimitSet, Place, Unit};
 
 use super::hold::word_of;
 use crate::args::{Adjust, CountArgs};
@@ -50,7 +50,7 @@ pub(crate) fn reset(args: &CountArgs, out: &mut Output) -> Result<u8> {
 #[derive(Debug, Serialize)]
 struct AdjustJson {
     subject: String,
-    by: i64,
+    by: Adjustment,
     limits: Vec<ChangeJson>,
 }
 
@@ -68,8 +68,10 @@ pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
     let by = input::delta(&args.by)?;
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let limiter = &counter.limiter;
-    let changes = counter.wait(limiter.admin().adjust(Ask::new(subject).under(limits), by))?;
+    let changes =
+        counter.wait(limiter.admin().adjust(Ask::new(subject).under(limits), by.clone()))?;
     let after = counter.wait(limiter.check(counts.ask().peek()))?;
+    let gives = by.gives();
     let changes: Vec<_> = changes
         .iter()
         .zip(after.reports())
@@ -87,7 +89,7 @@ pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
     for ChangeJson { limit, remaining_changed_by: change, remaining, capacity } in &changes {
         let units = show::count(change.unsigned_abs(), "unit");
         let what = match change {
-            0 if by > 0 && remaining == capacity => "nothing was charged to".to_owned(),
+            0 if gives && remaining == capacity => "nothing was charged to".to_owned(),
             0 => "changed nothing for".to_owned(),
             1.. => format!("gave back {units} to"),
             _ => format!("took {units} from"),
@@ -97,14 +99,18 @@ pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
     if changes.iter().all(|change| change.remaining_changed_by == 0) {
         return Ok(0);
     }
-    out.line(if by > 0 {
-        format!(
-            "bound: any window that holds this admits at most {} more than the limit's own bound",
-            show::count(by.unsigned_abs(), "unit")
-        )
-    } else {
-        "bound: units taken count as used from now on, at most what remained".to_owned()
-    })?;
+    if !gives {
+        out.line("bound: units taken count as used from now on, at most what remained")?;
+    }
+    for (unit, given) in by.iter().filter(|(_, given)| *given > 0) {
+        let given = match *unit {
+            Unit::REQUESTS => show::count(given.unsigned_abs(), "unit"),
+            unit => format!("{given} {unit}"),
+        };
+        out.line(format!(
+            "bound: any window that holds this admits at most {given} more than the limit's own bound"
+        ))?;
+    }
     Ok(0)
 }
 

@@ -46,6 +46,14 @@ fn counts_last_from_one_command_to_the_next() {
     let (code, out, _) = of("adjust", &["--by", "+2"]);
     assert_eq!(code, 0);
     assert!(out.starts_with("gave back 2 units to zoo: 2 of 3 left"), "{out}");
+    let limits = "9/h via gcra, 900/h of tokens via gcra";
+    let adjust = |by| place.run(&["adjust", "zoo", "-l", limits, "--store", &url, "--by", by]);
+    let (code, out, _) = adjust("requests=-1,tokens=-300");
+    assert_eq!(code, 0);
+    assert!(out.contains("took 300 units from zoo: 600 of 900 left"), "{out}");
+    let (_, out, _) = adjust("tokens=200");
+    assert!(out.contains("changed nothing for zoo: 8 of 9 left"), "{out}");
+    assert!(out.contains("admits at most 200 tokens more"), "{out}");
     assert_eq!(of("reset", &[]).1, "reset zoo (3/m via sliding_log, 10/h burst 10 via gcra)\n");
     assert!(of("reset", &[]).1.starts_with("nothing was held for zoo"));
     assert_eq!(of("check", &[]).0, 0);

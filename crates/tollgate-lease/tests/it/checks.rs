@@ -249,7 +249,7 @@ fn a_refund_goes_into_the_live_lease_and_counts_once() {
     let leased = receipts.pop().unwrap();
     let (held, asked) = (node.store().held(), world.asked());
     let refund = now(node.refund(&leased)).unwrap();
-    assert_eq!((refund.given, refund.left, refund.already), (vec![1], 0, false));
+    assert_eq!((refund.given, refund.left, refund.already), (vec![1], 0.into(), false));
     assert_eq!((node.store().held(), world.asked()), (held + 1, asked));
     assert!(now(node.refund(&leased)).unwrap().already);
     // As text, from another process of the same limits, it is known as well.

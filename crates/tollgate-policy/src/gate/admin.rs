@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Ask, Charged, Error, Inspection, LimitSet, Store};
+use tollgate::{Adjustment, Ask, Charged, Error, Inspection, LimitSet, Store};
 
 use super::Gate;
 
@@ -44,13 +44,13 @@ impl<S: Store> Admin<'_, S> {
         self.gate.0.limiter.admin().reset(ask).await
     }
 
-    /// Returns `delta` units, or takes them when negative. The result is the change of `remaining`
-    /// per limit.
+    /// Returns units, or takes them when negative. The result is the change of `remaining` per
+    /// limit.
     ///
     /// # Errors
     /// As [`tollgate::Admin::adjust`].
-    pub async fn adjust(self, ask: Ask<'_>, delta: i64) -> Result<Vec<i64>, Error> {
-        self.gate.0.limiter.admin().adjust(ask, delta).await
+    pub async fn adjust(self, ask: Ask<'_>, by: impl Into<Adjustment>) -> Result<Vec<i64>, Error> {
+        self.gate.0.limiter.admin().adjust(ask, by).await
     }
 
     /// Charges inline limits without a check, also beyond them.

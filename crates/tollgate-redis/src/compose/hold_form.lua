@@ -58,10 +58,11 @@ end
 -- The functions about units, in one table, since a script has at most 200 local names.
 local unit = {}
 
--- The amounts of a cost by unit: a number of requests, or a text such as `requests=1,tokens=800`.
+-- The amounts of a cost by unit: a number of requests, or a text such as `requests=1,tokens=800`. An
+-- adjustment may have negative ones.
 function unit.amounts(text)
   local by = {requests = tonumber(text)}
-  for name, amount in string.gmatch(text, '([%l%d_]+)=(%d+)') do
+  for name, amount in string.gmatch(text, '([%l%d_]+)=(-?%d+)') do
     by[name] = tonumber(amount)
   end
   return by

@@ -1,21 +1,33 @@
 -- KEYS: the mark of the receipt, or the first state where a check gives back what it has just
 -- charged, once and without a mark; for each subject its state, its reset, and a log for each
 -- limit. ARGV: the nonce, the cost, when it was charged, until when it could be given back, the
--- number of the charge, how many units are given back at most; for each subject how many limits and
--- how long what they count can matter, and for each of them its strategy's letter, when it was
--- charged, until when that could be given back, the most units that can be used, for a cost of
--- several units its own amount, of which all is given back, and behind `@` for a calendar its numbers
--- after the units, with the edges around now.
-local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
--- How many units were given back before; a mark without a number says all of them.
+-- number of the charge, what is given back at most; for each subject how many limits and how long
+-- what they count can matter, and for each of them its strategy's letter, when it was charged, until
+-- when that could be given back, the most units that can be used, and behind `@` for a calendar its
+-- numbers after the units, with the edges around now. The cost and what is given back are numbers
+-- of requests, or amounts of each unit.
+local cost, receipt_at = unit.amounts(ARGV[2]), tonumber(ARGV[3])
+local is_plain = tonumber(ARGV[2]) ~= nil
+-- What was given back before; a mark of another form says all of it.
 local marked = KEYS[1] ~= KEYS[2]
 local mark = marked and redis.call('GET', KEYS[1])
-local before = mark and (string.match(mark, '^%d+$') and tonumber(mark) or cost) or 0
-if before >= cost then
-  return {ARGV[1], 1}
+local before = {}
+if mark then
+  local is_sum = string.match(mark, is_plain and '^%d+$' or '^[%l%d_=,]+=%d+$')
+  before = is_sum and unit.amounts(mark) or cost
 end
-local left = cost - before
-local units = math.min(tonumber(ARGV[6]), left)
+-- Of each unit what is left, what is given back now, and what is given back with that in total.
+local left, units, sums, gives = {}, unit.amounts(ARGV[6]), {}, false
+for name, amount in pairs(cost) do
+  left[name] = math.max(0, amount - (before[name] or 0))
+  units[name] = math.min(units[name] or 0, left[name])
+  gives = gives or units[name] > 0
+  sums[#sums + 1] = name .. '=' .. string.format('%.0f', amount - left[name] + units[name])
+end
+local sum = is_plain and string.match(sums[1], '%d+$') or table.concat(sums, ',')
+if not gives then
+  return is_plain and {ARGV[1], 1} or {ARGV[1], 1, sum}
+end
 local number = tonumber(ARGV[5])
 
 -- True when the subject was reset after the charge. Numbers of one client tell, whatever the clock
@@ -39,10 +51,9 @@ while k <= #KEYS do
     charged = {}, most = {}, is_carried = false}
   for i = 1, subject.count do
     subject.logs[i] = KEYS[k + 1 + i]
-    local letter, at, till, most, own, edges =
-      string.match(ARGV[a + 1 + i], '^(%l)(%d+):(%d+):(%d+):?(%d*)@?([%d,]*)$')
-    subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till), own = tonumber(own),
-      edges = edges}
+    local letter, at, till, most, edges =
+      string.match(ARGV[a + 1 + i], '^(%l)(%d+):(%d+):(%d+)@?([%d,]*)$')
+    subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till), edges = edges}
     subject.most[i] = tonumber(most)
   end
   local wrong
@@ -93,9 +104,9 @@ for _, subject in ipairs(subjects) do
     end_due(subject)
   end
 end
-local reply = {ARGV[1], 0, left - units}
+local reply = {ARGV[1], 0, is_plain and left.requests - units.requests or sum}
 if marked then
-  redis.call('SET', KEYS[1], string.format('%.0f', before + units), 'PX', longest)
+  redis.call('SET', KEYS[1], sum, 'PX', longest)
 end
 for _, subject in ipairs(subjects) do
   for i = 1, subject.count do
@@ -109,8 +120,9 @@ for _, subject in ipairs(subjects) do
       -- again.
       if reset > 0 then
         -- As long as the mark lies, which nobody makes longer when the numbers change.
-        if now < charged.till and charged.own ~= 0 then
-          refund(limit, charged.at, charged.own or left, charged.own or units)
+        local name = limit.unit or 'requests'
+        if now < charged.till and (units[name] or 0) > 0 then
+          refund(limit, charged.at, left[name], units[name])
         end
         -- Without its newest count a window may look at an earlier time, where older ones count
         -- again.

@@ -22,17 +22,15 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tollgate::engine::{Charged, Fields, Mode, Outcome, Placed};
 use tollgate::{
-    Amounts, Charges, Counted, Hold, HoldId, HoldKind, HoldTerms, Patience, Question, Receipt,
-    Refund, Settled, Store as _, StoreError, Time,
+    Amounts, Charges, Cost, Counted, Hold, HoldId, HoldKind, HoldTerms, Patience, Question,
+    Receipt, Settled, Store as _, StoreError, Time,
 };
 
+use super::places::{Slots, in_order};
 use super::redis_store::RedisStore;
 use super::refund::Left;
 use crate::client::key_slot;
 use crate::node::Deadline;
-
-/// The parts of each slot, by their places.
-type Slots = SmallVec<[SmallVec<[usize; 2]>; 2]>;
 
 /// The answer of a slot.
 type Answer = Result<Outcome, StoreError>;
@@ -249,14 +247,18 @@ impl RedisStore {
             .collect();
         let (number, at) = (outcome.receipt, outcome.now);
         // A smaller part of the first unit leaves the other amounts as they are.
-        let cost = match granted {
-            0 => group.cost.with_first(outcome.granted).into(),
-            _ => group.cost.first_alone(outcome.granted),
+        let (cost, part) = match granted {
+            0 => {
+                let all = Cost::from(group.cost.with_first(outcome.granted));
+                (all.clone(), all)
+            }
+            _ => (group.cost.first_alone(outcome.granted), group.cost.first_alone(units)),
         };
         let receipt = Receipt::new(self.identity(), number, at, cost, charges);
         // A caller that stops waiting here must not keep the charge from being given back.
         let (store, by) = (self.clone(), self.usual_deadline());
-        let giving = tokio::spawn(async move { store.give_back(&receipt, units, by).await });
+        let giving =
+            tokio::spawn(async move { store.give_back(&receipt, part.amounts(), by).await });
         Some(match giving.await {
             Ok(left) => left,
             Err(error) => Err(StoreError::ambiguous(error.to_string())),
@@ -331,37 +333,6 @@ impl RedisStore {
         }
     }
 
-    /// Refunds a receipt of a check over several slots, in each slot once.
-    pub(super) async fn refund_across(
-        &self,
-        receipt: &Receipt,
-        part: u64,
-        slots: &Slots,
-    ) -> Result<Refund, StoreError> {
-        let receipts: Vec<Receipt> = slots
-            .iter()
-            .map(|places| {
-                let charges = places.iter().filter_map(|place| receipt.charges.get(*place));
-                let mut of_slot = receipt.clone();
-                of_slot.charges = charges.cloned().collect();
-                of_slot
-            })
-            .collect();
-        let refunds = join_all(receipts.iter().map(|it| self.refund_in_slot(it, part))).await;
-        let mut refunds: Vec<Refund> = refunds.into_iter().collect::<Result<_, _>>()?;
-        let (is_done, left) = (
-            refunds.iter().all(|refund| refund.already),
-            refunds.iter().map(|refund| refund.left).max().unwrap_or(0),
-        );
-        let limits: Vec<usize> =
-            receipt.charges.iter().map(|charges| charges.limits.limits().len()).collect();
-        let each = refunds.iter_mut().map(|refund| core::mem::take(&mut refund.given));
-        let given = in_order(slots, &limits, each);
-        Ok(if is_done { Refund::already(given.len()) } else { Refund::new(given, left) })
-    }
-}
-
-impl RedisStore {
     /// The parts of a hold that lie in each slot.
     fn holds_in(&self, hold: &Hold, slots: &Slots) -> Vec<Hold> {
         let keys = hold.counts.iter().map(|(subject, limits)| self.0.keys.state(subject, limits));
@@ -437,21 +408,6 @@ fn several(keys: impl Iterator<Item = String>) -> Option<Slots> {
         }
     }
     (slots.len() > 1).then(|| slots.into_iter().map(|(_, places)| places).collect())
-}
-
-/// Puts what was answered by slots into the order of the parts. `limits` is the number of each
-/// part's limits; each of `answers` has the values of a slot's limits.
-fn in_order<T>(slots: &Slots, limits: &[usize], answers: impl Iterator<Item = Vec<T>>) -> Vec<T> {
-    let mut parts: Vec<Vec<T>> = limits.iter().map(|_| Vec::new()).collect();
-    for (places, answer) in slots.iter().zip(answers) {
-        let mut answer = answer.into_iter();
-        for place in places {
-            if let (Some(part), Some(limits)) = (parts.get_mut(*place), limits.get(*place)) {
-                part.extend(answer.by_ref().take(*limits));
-            }
-        }
-    }
-    parts.into_iter().flatten().collect()
 }
 
 /// The fields of a slot that gave back all or some of its charge. If that failed, they are as after

@@ -7,6 +7,7 @@ mod denials;
 mod holds;
 mod keyspace;
 mod operations;
+mod places;
 mod plan;
 mod rare_scripts;
 mod redis_store;

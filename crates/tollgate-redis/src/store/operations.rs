@@ -7,8 +7,8 @@ use redis::Value;
 use tollgate::engine::{self, Outcome};
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, Limit, LimitKind, Notice, Notices,
-    Question, Receipt, Refund, Settled, Store, StoreError, Time,
+    Adjustment, Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, Limit, LimitKind,
+    Notice, Notices, Question, Receipt, Refund, Settled, Store, StoreError, Time,
 };
 
 use super::redis_store::RedisStore;
@@ -100,16 +100,16 @@ impl Operations for RedisStore {
         self.answer(question).await
     }
 
-    async fn refund(&self, receipt: &Receipt, part: u64) -> Result<Refund, StoreError> {
+    async fn refund(&self, receipt: &Receipt, units: Amounts<'_>) -> Result<Refund, StoreError> {
         if let Some(groups) = self.slots_of_receipt(receipt) {
-            return self.refund_across(receipt, part, &groups).await;
+            return self.refund_across(receipt, units, &groups).await;
         }
-        self.refund_in_slot(receipt, part).await
+        self.refund_in_slot(receipt, units).await
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+    async fn adjust(&self, counted: Counted<'_>, by: &Adjustment) -> Result<Vec<i64>, StoreError> {
         let script = &self.0.rare.adjust;
-        self.change(script, counted, delta.to_string(), |_, [change]| Ok(change)).await
+        self.change(script, counted, by.to_string(), |_, [change]| Ok(change)).await
     }
 
     async fn charge(

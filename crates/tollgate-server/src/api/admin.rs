@@ -10,11 +10,12 @@ use http::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tollgate::wire::{Answer, OpenHold, Released};
-use tollgate::{Inspection, LimitSet, ParseError, Period, Subject};
+use tollgate::{Adjustment, Inspection, LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
 use super::answer::{json, no_store, reply, text};
 use super::bearer::Guard;
+use super::cost::AdjustmentJson;
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{LimitsJson, no_subject, not_null, parts, read_one};
@@ -66,7 +67,7 @@ struct CountJson<'a> {
     shard: Option<Text<'a>>,
     /// The units to add; only for an adjustment.
     #[serde(default, deserialize_with = "not_null")]
-    by: Option<i64>,
+    by: Option<AdjustmentJson>,
 }
 
 #[derive(Serialize)]
@@ -115,7 +116,7 @@ struct LookUp<'a> {
 struct Audit {
     /// The subjects in the form of the log of denials.
     subjects: String,
-    by: Option<i64>,
+    by: Option<Adjustment>,
     /// The ruling, or the requests for which rulings were lifted.
     about: String,
 }
@@ -221,6 +222,10 @@ impl Admin {
         // explainable.
         let Audit { subjects, by, about } = of;
         let [subjects, about] = [subjects, about].map(|text| (!text.is_empty()).then_some(text));
+        // Requests are a number in the log.
+        let plain = by.as_ref().and_then(Adjustment::plain);
+        let by_unit = by.filter(|by| by.plain().is_none()).map(|by| by.to_string());
+        let by: &dyn tracing::Value = if by_unit.is_some() { &by_unit } else { &plain };
         match &answered {
             Ok(_) => tracing::info!(
                 target: "tollgate", act, %peer, subjects, by, about, "admin request"
@@ -287,8 +292,8 @@ impl Admin {
         body: &[u8],
         of: &mut Audit,
     ) -> Result<Reply, Problem> {
-        let count: CountJson<'_> = read_one(body)?;
-        let by = count.by;
+        let mut count: CountJson<'_> = read_one(body)?;
+        let by = count.by.take().map(|AdjustmentJson(by)| by);
         if by.is_some() != (operation == Operation::Adjust) {
             return Err(match by {
                 Some(_) => Problem::bad("only an adjustment has a `by`"),
@@ -304,7 +309,7 @@ impl Admin {
         let mut subjects: Vec<_> = parts.iter().filter_map(written).collect();
         subjects.dedup();
         of.subjects = subjects.join(" ");
-        of.by = by;
+        of.by.clone_from(&by);
         let gate = &self.api.service.gate;
         let shard = shard.as_deref();
         let refused = Refusal::from;
@@ -333,11 +338,9 @@ impl Admin {
                 Ok(json(&serde_json::json!({ "was_there": was_there })))
             }
             _ => {
-                let changed = gate
-                    .admin()
-                    .adjust(ask(&parts, shard)?, by.unwrap_or(0))
-                    .await
-                    .map_err(refused)?;
+                let by = by.unwrap_or_else(|| 0.into());
+                let changed =
+                    gate.admin().adjust(ask(&parts, shard)?, by).await.map_err(refused)?;
                 Ok(json(&serde_json::json!({ "changed": changed })))
             }
         }

@@ -10,6 +10,7 @@ use tollgate::wire::{self, Refunded};
 use tollgate_policy::Answer;
 
 use super::answer::json;
+use super::cost::UsedJson;
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Body, QuestionJson, read, read_one};
@@ -22,7 +23,7 @@ use crate::wire::answer;
 #[serde(deny_unknown_fields)]
 struct RefundJson {
     receipt: String,
-    units: Option<u64>,
+    units: Option<UsedJson>,
 }
 
 /// The form of a single denial.
@@ -124,5 +125,6 @@ pub(super) async fn charge(service: &Service, body: &[u8]) -> Result<Reply, Prob
 /// Refunds the charge of a receipt, or a part of it.
 pub(super) async fn refund(service: &Service, body: &[u8]) -> Result<Reply, Problem> {
     let RefundJson { receipt, units } = read_one(body)?;
+    let units = units.map(|UsedJson(units)| units);
     Ok(json(&Refunded::from(service.refund(&receipt, units).await?)))
 }

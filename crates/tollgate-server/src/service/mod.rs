@@ -247,13 +247,17 @@ impl Service {
     pub(crate) async fn refund(
         &self,
         receipt: &str,
-        units: Option<u64>,
+        units: Option<Cost>,
     ) -> Result<Refund, Refusal> {
         let receipt: tollgate::Receipt = self.receipts.read(receipt)?;
-        let units = units.unwrap_or(receipt.units());
-        if units == 0 || units > receipt.units() {
-            let why =
-                format!("give 1 to {}, of the charged units: {units} is not", receipt.units());
+        let units = units.unwrap_or_else(|| receipt.cost.clone());
+        if !receipt.part(units.clone()).is_charged() {
+            let why = match receipt.cost.plain() {
+                Some(charged) => {
+                    format!("give 1 to {charged}, of the charged units: {units} is not")
+                }
+                None => format!("`{units}` is not a part of the charged `{}`", receipt.cost),
+            };
             return Err(Refusal::invalid(why).at("units"));
         }
         Ok(self.gate.inline().refund(receipt.part(units)).await?)

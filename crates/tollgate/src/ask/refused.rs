@@ -3,7 +3,7 @@
 use crate::cost::Amounts;
 use crate::error::Error;
 use crate::hold::HoldName;
-use crate::limit::{Limit, LimitSet, MAX_COST, Unit};
+use crate::limit::{Limit, LimitSet, MAX_COST};
 use crate::subject::MAX_SUBJECT_BYTES;
 
 /// The most subjects in one check.
@@ -63,19 +63,6 @@ fn not_a_cost(cost: u64) -> Error {
         0 => "a check costs at least 1: to look without charging, use `peek`".to_owned(),
         _ => format!("a cost of {cost} is too large: the largest is 2^40 = {MAX_COST}"),
     })
-}
-
-/// Rejects limits that count other units than requests and slots, for `what` is of those alone.
-pub(crate) fn plain_limits(limits: &LimitSet, what: &str) -> Result<(), Error> {
-    let mut each = limits.limits().iter();
-    let Some(limit) = each.find(|limit| ![Unit::REQUESTS, Unit::SLOTS].contains(limit.unit()))
-    else {
-        return Ok(());
-    };
-    Err(Error::Ask(format!(
-        "{what} is of requests and slots alone, and `{limit}` counts {}: check it instead",
-        limit.unit()
-    )))
 }
 
 /// Rejects a place in a line that nothing could keep.

@@ -58,28 +58,37 @@ impl Receipt {
         self.cost.amounts().first()
     }
 
-    /// So many units of the charge, to [refund](crate::Limiter::refund): at least 1, and at most
-    /// the whole charge. A charge of several units is refunded as a whole.
+    /// So many units of the charge, to [refund](crate::Limiter::refund): of each unit at most the
+    /// charged amount, and not nothing of all. A plain number is requests.
     #[must_use]
-    pub const fn part(&self, units: u64) -> ReceiptPart<'_> {
-        ReceiptPart { receipt: self, units }
+    pub fn part(&self, units: impl Into<Cost>) -> ReceiptPart<'_> {
+        ReceiptPart { receipt: self, units: units.into() }
     }
 }
 
 /// Units of a charge, to [refund](crate::Limiter::refund): [`Receipt::part`], or a receipt for all
 /// of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ReceiptPart<'r> {
     /// The receipt of the charge.
     pub receipt: &'r Receipt,
     /// The units.
-    pub units: u64,
+    pub units: Cost,
+}
+
+impl ReceiptPart<'_> {
+    /// Whether it can be refunded: of each unit at most the charged amount, and not nothing of all.
+    #[must_use]
+    pub fn is_charged(&self) -> bool {
+        let (units, charged) = (self.units.amounts(), self.receipt.cost.amounts());
+        !units.is_zero() && units.iter().all(|(unit, units)| units <= charged.of(unit))
+    }
 }
 
 impl<'r> From<&'r Receipt> for ReceiptPart<'r> {
     fn from(receipt: &'r Receipt) -> Self {
-        receipt.part(receipt.units())
+        receipt.part(receipt.cost.clone())
     }
 }
 
@@ -95,24 +104,26 @@ impl Charges {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Refund {
-    /// True when the whole charge had been refunded before: nothing was refunded now.
+    /// True when nothing was left of the units to refund: nothing was refunded now.
     pub already: bool,
     /// By how many units `remaining` rose, per limit in the order of the receipt.
     pub given: Vec<u64>,
-    /// The units of the charge that were not refunded yet and still can be.
-    pub left: u64,
+    /// The units of the charge that were not refunded yet and still can be. A unit of which nothing
+    /// is left is not named.
+    pub left: Cost,
 }
 
 impl Refund {
     /// The result of a refund that returned units.
     #[must_use]
-    pub fn new(given: Vec<u64>, left: u64) -> Self {
-        Self { already: false, given, left }
+    pub fn new(given: Vec<u64>, left: impl Into<Cost>) -> Self {
+        Self { already: false, given, left: left.into() }
     }
 
-    /// The result of a refund with nothing left to return, for this number of limits.
+    /// The result of a refund of units of which nothing is left, for this number of limits. Other
+    /// units of the charge may be left.
     #[must_use]
-    pub fn already(limits: usize) -> Self {
-        Self { already: true, given: vec![0; limits], left: 0 }
+    pub fn already(limits: usize, left: impl Into<Cost>) -> Self {
+        Self { already: true, given: vec![0; limits], left: left.into() }
     }
 }

@@ -4,66 +4,73 @@ use smallvec::SmallVec;
 
 use super::amount::kept_of;
 use super::{Carried, Carries, HoldSums, States};
-use crate::cost::Amounts;
+use crate::adjustment::Adjustment;
+use crate::cost::{Amounts, Cost};
 use crate::decision::{Charges, Receipt};
-use crate::limit::{Limit, LimitSet};
+use crate::limit::{Limit, LimitSet, Unit};
 use crate::strategy::{Cell, Charge, Judgement, Step};
 use crate::time::{SKEW_US, Time};
 
-/// The part of a charge that a refund returns.
+/// The part of a charge that a refund returns, by the units of the charge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Portion(SmallVec<[UnitPortion; 1]>);
+
+/// The part of one unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Portion {
+struct UnitPortion {
+    unit: Unit,
     cost: u64,
     left: u64,
     units: u64,
 }
 
 impl Portion {
-    /// All of a charge of `cost`.
+    /// All of a charge.
     #[must_use]
-    pub const fn whole(cost: u64) -> Self {
-        Self { cost, left: cost, units: cost }
+    pub fn whole(cost: Amounts<'_>) -> Self {
+        Self::part(cost, 0.into(), cost)
     }
 
-    /// `units` of a charge of `cost` of which `before` units were refunded before. If less than
-    /// `units` is left, the portion is the rest.
+    /// `units` of a charge of `cost` of which `before` was refunded before. If less is left of a
+    /// unit, the portion is the rest of it. A plain `before` of a charge by unit is all of it.
     #[must_use]
-    pub fn part(cost: u64, before: u64, units: u64) -> Self {
-        let left = cost.saturating_sub(before);
-        Self { cost, left, units: units.min(left) }
+    pub fn part(cost: Amounts<'_>, before: Amounts<'_>, units: Amounts<'_>) -> Self {
+        let is_over = before.plain().is_some() && cost.plain().is_none() && before.first() > 0;
+        let each = cost.iter().map(|(unit, cost)| {
+            let left = if is_over { 0 } else { cost.saturating_sub(before.of(unit)) };
+            UnitPortion { unit: *unit, cost, left, units: units.of(unit).min(left) }
+        });
+        Self(each.collect())
     }
 
-    /// The portion of a charge of `cost` on one limit. Of several units, all are refunded together.
-    fn on(self, limit: &Limit, cost: Amounts<'_>) -> Self {
-        let charged = cost.of(limit.unit());
-        match cost.is_of_one_unit() {
-            true if charged > 0 => self,
-            false if self.units > 0 => Self::whole(charged),
-            _ => Self { cost: charged, left: 0, units: 0 },
-        }
+    /// The portion on one limit.
+    fn on(&self, limit: &Limit) -> Option<UnitPortion> {
+        self.0.iter().find(|part| part.unit == *limit.unit() && part.units > 0).copied()
     }
 
     /// The units refunded in total, with this portion.
     #[must_use]
-    pub const fn sum(self) -> u64 {
-        self.cost - self.left + self.units
+    pub fn sum(&self) -> Cost {
+        let each = self.0.iter().map(|it| (it.unit, it.cost - it.left + it.units));
+        Cost::of(&each.collect::<Vec<_>>())
     }
 
     /// The units that can still be refunded after this portion.
     #[must_use]
-    pub const fn left_after(self) -> u64 {
-        self.left - self.units
+    pub fn left_after(&self) -> Cost {
+        let each = self.0.iter().map(|it| (it.unit, it.left - it.units));
+        Cost::of(&each.filter(|(_, left)| *left > 0).collect::<Vec<_>>())
     }
 
     /// True when nothing was left to refund.
     #[must_use]
-    pub const fn is_nothing(self) -> bool {
-        self.left == 0
+    pub fn is_nothing(&self) -> bool {
+        self.0.iter().all(|it| it.units == 0)
     }
 }
 
-/// Refunds the portion of a charge of `cost` that still counts. The charge was recorded at
-/// `charged_at_us`, one time per limit of `charged` in declared order.
+/// Refunds the portion of a charge that still counts. The charge was recorded at `charged_at_us`,
+/// one time per limit of `charged` in declared order.
 ///
 /// The state may since have been written under other numbers, `limits`: limits are matched by
 /// identity. A limit whose strategy changed refunds nothing, and neither does a charge that would
@@ -77,7 +84,7 @@ pub fn refund(
     held: &HoldSums,
     charged: &LimitSet,
     charged_at_us: &[u64],
-    (cost, portion): (Amounts<'_>, Portion),
+    portion: &Portion,
     now: Time,
 ) -> SmallVec<[u64; 2]> {
     let mut given = SmallVec::new();
@@ -85,11 +92,11 @@ pub fn refund(
         let found = limits.limits().iter().zip(limits.places()).find(|(written, _)| {
             written.identity() == limit.identity() && written.strategy() == limit.strategy()
         });
-        let Portion { cost, left, units } = portion.on(limit, cost);
-        let Some((written, place)) = found.filter(|_| units > 0) else {
+        let Some(((written, place), part)) = found.zip(portion.on(limit)) else {
             given.push(0);
             continue;
         };
+        let UnitPortion { cost, left, units, .. } = part;
         let mut cell = states.cell(*place);
         let kept = kept_of(written, held);
         written.step().repair(&mut cell, now);
@@ -146,19 +153,21 @@ pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
     limits.limits().iter().map(until).max().unwrap_or(0)
 }
 
-/// Returns `delta` units to every limit, the oldest first. A negative `delta` takes units, at most
-/// what remains beside the open holds, which `held` adds up. This is an administrator's correction.
+/// Returns units to every limit, the oldest first, each the amount of its unit. A negative amount
+/// takes units, at most what remains beside the open holds, which `held` adds up. This is an
+/// administrator's correction.
 ///
 /// Returns the change of `remaining` per limit, in declared order.
 pub fn adjust(
     limits: &LimitSet,
     states: &mut dyn States,
     held: &HoldSums,
-    delta: i64,
+    by: &Adjustment,
     now: Time,
 ) -> SmallVec<[i64; 2]> {
     let mut changes = SmallVec::new();
     for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        let delta = by.of(limit.unit());
         let mut cell = states.cell(*place);
         let (step, kept) = (limit.step(), kept_of(limit, held));
         step.repair(&mut cell, now);

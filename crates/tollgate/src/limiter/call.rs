@@ -4,7 +4,8 @@
 use super::Limiter;
 use super::pending::Sealed;
 pub use super::pending::{Boxed, Call, InMemory};
-use crate::ask::{Ask, plain_limits};
+use crate::adjustment::Adjustment;
+use crate::ask::Ask;
 use crate::cost::Cost;
 use crate::decision::{Decision, ReceiptPart, Refund as Refunded};
 use crate::engine::Charged;
@@ -137,18 +138,16 @@ impl<'l, S: Store> Call for Refund<'l, S> {
     type Answer = Refunded;
 
     async fn wait(self) -> Result<Refunded, Error> {
-        let Self(limiter, ReceiptPart { receipt, units }) = self;
-        if !receipt.cost.amounts().is_of_one_unit() && units != receipt.units() {
+        let Self(limiter, part) = self;
+        let ReceiptPart { receipt, units } = &part;
+        if !part.is_charged() {
+            let charged = &receipt.cost;
+            let most = match charged.plain() {
+                Some(charged) => format!("1 to {charged}"),
+                None => "of each charged unit at most its amount".to_owned(),
+            };
             return Err(Error::Ask(format!(
-                "a charge of several units, `{}`, is given back as a whole",
-                receipt.cost
-            )));
-        }
-        if units == 0 || units > receipt.units() {
-            return Err(Error::Ask(format!(
-                "{units} units of a charge of {} cannot be given back: give 1 to {}",
-                receipt.units(),
-                receipt.units()
+                "{units} units of a charge of {charged} cannot be given back: give {most}"
             )));
         }
         if !limiter.store.issued(receipt) {
@@ -156,7 +155,7 @@ impl<'l, S: Store> Call for Refund<'l, S> {
                 "this receipt is from another store: refund it where it was charged".to_owned(),
             ));
         }
-        Ok(limiter.store.perform(&operation::Refund::new(receipt, units)).await?)
+        Ok(limiter.store.perform(&operation::Refund::new(receipt, units.amounts())).await?)
     }
 }
 
@@ -189,7 +188,7 @@ impl<'l, S: Store> Call for Charge<'l, S> {
 pub struct Adjust<'l, S> {
     pub(super) limiter: &'l Limiter<S>,
     pub(super) ask: Ask<'l>,
-    pub(super) delta: i64,
+    pub(super) by: Adjustment,
 }
 
 impl<S> Sealed for Adjust<'_, S> {}
@@ -200,16 +199,16 @@ impl<'l, S: Store> Call for Adjust<'l, S> {
     type Answer = Vec<i64>;
 
     async fn wait(self) -> Result<Vec<i64>, Error> {
-        let Self { limiter, mut ask, delta } = self;
-        let counted = ask.only(&limiter.limits)?;
-        plain_limits(counted.limits, "an adjustment")?;
-        if delta == 0 || delta.unsigned_abs() > crate::limit::MAX_COST {
+        let Self { limiter, ask, by } = self;
+        let Some(size) = by.size() else {
             return Err(Error::Ask(format!(
-                "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give \
+                "an adjustment of {by} is out of range: give a number from 1 to 2^40 to give \
                  units back, or negative to take them"
             )));
-        }
-        Ok(limiter.store.perform(&operation::Adjust::new(counted, delta)).await?)
+        };
+        let mut ask = ask.cost(size);
+        let counted = ask.only(&limiter.limits)?;
+        Ok(limiter.store.perform(&operation::Adjust::new(counted, &by)).await?)
     }
 }
 

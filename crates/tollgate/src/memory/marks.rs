@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::state::Budget;
+use crate::cost::{Amounts, Cost};
 use crate::engine::Portion;
 use crate::time::{SKEW_US, Time};
 
@@ -13,10 +14,10 @@ const SPENT_BYTES: usize = size_of::<(u64, Spent)>() + 1;
 const RESET_BYTES: usize = size_of::<(u64, Reset)>() + 1;
 
 /// The refunded units of a charge, and until when they must be remembered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Spent {
     /// [`Spent::WHOLE`] when nothing is left to refund.
-    pub(super) units: u64,
+    pub(super) units: Cost,
     pub(super) until_us: u64,
 }
 
@@ -33,7 +34,7 @@ impl Spent {
     /// All of a charge, whatever its cost.
     pub(super) const WHOLE: u64 = u64::MAX;
 
-    fn matters(self, now: Time) -> bool {
+    fn matters(&self, now: Time) -> bool {
         self.until_us + SKEW_US > now.as_micros()
     }
 }
@@ -42,6 +43,8 @@ impl Spent {
 pub(super) struct Marks {
     /// Charges that were refunded, in full or in part, by their numbers.
     spent: HashMap<u64, Spent>,
+    /// The bytes that those of several units allocate beside the map.
+    beside: usize,
     /// Charges up to this number can no longer be refunded: their marks were dropped for lack of
     /// room.
     forgotten: u64,
@@ -59,16 +62,15 @@ impl Marks {
     pub(super) fn spend(
         &mut self,
         charge: u64,
-        cost: u64,
-        units: u64,
+        (cost, units): (Amounts<'_>, Amounts<'_>),
         until_us: u64,
         now: Time,
         budget: &Budget,
     ) -> Portion {
-        let Self { spent, forgotten, .. } = self;
+        let Self { spent, beside, forgotten, .. } = self;
         if spent.len() == spent.capacity() {
             let before = spent.len();
-            spent.retain(|_, spent| spent.matters(now));
+            keep(spent, beside, |_, spent| spent.matters(now));
             let more = (spent.capacity() + 4) * SPENT_BYTES;
             if before > 0 && spent.len() > before / 2 && !budget.has(more) {
                 // No room for more: the older half of the marks is dropped, and those charges can
@@ -76,7 +78,7 @@ impl Marks {
                 let mut numbers: Vec<u64> = spent.keys().copied().collect();
                 numbers.sort_unstable();
                 *forgotten = numbers[numbers.len() / 2];
-                spent.retain(|number, _| number > forgotten);
+                keep(spent, beside, |number, _| number > *forgotten);
             }
             if spent.len() <= before / 2 {
                 // Rebuilt: removed marks leave tombstones that would make the map grow.
@@ -84,11 +86,12 @@ impl Marks {
             }
         }
         if charge <= *forgotten {
-            return Portion::part(cost, cost, units);
+            return Portion::part(cost, Spent::WHOLE.into(), units);
         }
-        let spent = spent.entry(charge).or_insert(Spent { units: 0, until_us });
-        let portion = Portion::part(cost, spent.units, units);
-        let units = if portion.left_after() == 0 { Spent::WHOLE } else { portion.sum() };
+        let spent = spent.entry(charge).or_insert(Spent { units: 0.into(), until_us });
+        let portion = Portion::part(cost, spent.units.amounts(), units);
+        let units = if portion.left_after() == 0 { Spent::WHOLE.into() } else { portion.sum() };
+        *beside = *beside + units.bytes_beside() - spent.units.bytes_beside();
         // A clock that is a little behind makes the mark no shorter.
         *spent = Spent { units, until_us: until_us.max(spent.until_us) };
         portion
@@ -134,8 +137,8 @@ impl Marks {
     }
 
     /// Every charge with a refund.
-    pub(super) fn spent(&self) -> impl Iterator<Item = (u64, Spent)> {
-        self.spent.iter().map(|(charge, spent)| (*charge, *spent))
+    pub(super) fn spent(&self) -> impl Iterator<Item = (u64, &Spent)> {
+        self.spent.iter().map(|(charge, spent)| (*charge, spent))
     }
 
     /// Every reset, by the subject's hash.
@@ -150,6 +153,7 @@ impl Marks {
 
     /// Restores a refund from a snapshot, beyond the byte bound if necessary.
     pub(super) fn restore_spent(&mut self, charge: u64, spent: Spent) {
+        self.beside += spent.units.bytes_beside();
         self.spent.insert(charge, spent);
     }
 
@@ -162,7 +166,7 @@ impl Marks {
         if self.outlived_us + SKEW_US <= now.as_micros() {
             self.outlived_us = 0;
         }
-        self.spent.retain(|_, spent| spent.matters(now));
+        keep(&mut self.spent, &mut self.beside, |_, spent| spent.matters(now));
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
     }
 
@@ -172,6 +176,19 @@ impl Marks {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.spent.capacity() * SPENT_BYTES + self.resets.capacity() * RESET_BYTES
+        self.spent.capacity() * SPENT_BYTES + self.beside + self.resets.capacity() * RESET_BYTES
     }
+}
+
+/// Drops all other marks of refunds.
+fn keep(
+    spent: &mut HashMap<u64, Spent>,
+    beside: &mut usize,
+    is_kept: impl Fn(u64, &Spent) -> bool,
+) {
+    spent.retain(|charge, spent| {
+        let stays = is_kept(*charge, spent);
+        *beside -= if stays { 0 } else { spent.units.bytes_beside() };
+        stays
+    });
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
+use crate::adjustment::Adjustment;
 use crate::cost::Amounts;
 use crate::decision::{Charges, Receipt, Refund};
 use crate::engine::{self, Charged, Outcome, Portion};
@@ -30,7 +31,7 @@ impl MemoryStore {
         &self,
         charges: &Charges,
         receipt: &Receipt,
-        portion: Portion,
+        portion: &Portion,
     ) -> SmallVec<[u64; 2]> {
         let key = self.key(&charges.subject, &charges.limits);
         let index = shard_of(key.hash);
@@ -52,13 +53,12 @@ impl MemoryStore {
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
             let held = holding::end_holds(written_under, state, &engine::Carries::new(), now);
-            let portion = (receipt.cost.amounts(), portion);
             engine::refund(written_under, state, &held, limits, at_us, portion, now)
         });
         given.unwrap_or_else(nothing)
     }
 
-    pub(crate) fn refund_now(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+    pub(crate) fn refund_now(&self, receipt: &Receipt, units: Amounts<'_>) -> Refund {
         let (charge, index) = Self::charge_of(receipt.number);
         let portion = {
             let mut shard = self.lock(index);
@@ -66,25 +66,26 @@ impl MemoryStore {
             let (marks, budget) = shard.marks();
             // Marked even if it no longer counts: it might count again after the clock steps back.
             let until_us = engine::receipt_until_us(receipt).max(now.as_micros());
-            let portion = marks.spend(charge, receipt.units(), units, until_us, now, budget);
+            let portion =
+                marks.spend(charge, (receipt.cost.amounts(), units), until_us, now, budget);
             shard.settle();
             portion
         };
         let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
         if portion.is_nothing() {
-            return Ok(Refund::already(limits));
+            return Refund::already(limits, portion.left_after());
         }
         let mut given = Vec::with_capacity(limits);
         for charges in &receipt.charges {
-            given.extend(self.refund_part_of(charges, receipt, portion));
+            given.extend(self.refund_part_of(charges, receipt, &portion));
         }
-        Ok(Refund::new(given, portion.left_after()))
+        Refund::new(given, portion.left_after())
     }
 
-    pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
+    pub(crate) fn adjust_now(&self, counted: Counted<'_>, by: &Adjustment) -> Vec<i64> {
         let adjust = |state: &mut state::State, carried: &engine::Carries, now, _| {
             let held = holding::end_holds(counted.limits, state, carried, now);
-            engine::adjust(counted.limits, state, &held, delta, now).into_vec()
+            engine::adjust(counted.limits, state, &held, by, now).into_vec()
         };
         self.with_state(counted, adjust).unwrap_or_else(|| vec![0; counted.limits.limits().len()])
     }
@@ -165,12 +166,16 @@ impl OperationsNow for MemoryStore {
         self.answer(question)
     }
 
-    fn refund(&self, receipt: &Receipt, units: u64) -> Option<Result<Refund, StoreError>> {
-        Some(self.refund_now(receipt, units))
+    fn refund(&self, receipt: &Receipt, units: Amounts<'_>) -> Option<Result<Refund, StoreError>> {
+        Some(Ok(self.refund_now(receipt, units)))
     }
 
-    fn adjust(&self, counted: Counted<'_>, delta: i64) -> Option<Result<Vec<i64>, StoreError>> {
-        Some(Ok(self.adjust_now(counted, delta)))
+    fn adjust(
+        &self,
+        counted: Counted<'_>,
+        by: &Adjustment,
+    ) -> Option<Result<Vec<i64>, StoreError>> {
+        Some(Ok(self.adjust_now(counted, by)))
     }
 
     fn charge(

@@ -341,7 +341,8 @@ impl State {
     /// An exhausted state: the full capacity of each limit was charged now.
     pub(super) fn spent(limits: &LimitSet, now: Time, budget: &Arc<Budget>) -> Self {
         let mut state = Self::fresh_anyway(limits, budget);
-        engine::adjust(limits, &mut state, &HoldSums::default(), i64::MIN, now);
+        let all = crate::Adjustment::taking_all(limits);
+        engine::adjust(limits, &mut state, &HoldSums::default(), &all, now);
         state
     }
 

@@ -97,12 +97,12 @@ objects! {
 
     /// The effect of a refund.
     pub struct Refunded {
-        /// Whether all of it had been refunded before.
+        /// Whether all of it had been refunded before, of the units that were to be refunded.
         already: bool,
         /// By how many units `remaining` of each limit rose.
         given: Vec<u64>,
-        /// The units of the charge that can still be refunded.
-        left: u64,
+        /// The amounts of the charge that can still be refunded.
+        left: Cost,
     }
 
     /// A hold that was renewed.

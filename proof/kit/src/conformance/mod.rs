@@ -42,6 +42,7 @@ mod refusals;
 mod requests;
 mod shown_holds;
 mod threads;
+mod unit_parts;
 mod units;
 mod world;
 
@@ -216,6 +217,7 @@ cases! {
         threads::checks_in_opposite_orders_never_wait_for_each_other,
         units::units_equal_the_oracle_in_every_field,
         units::a_charge_of_several_units_is_refunded_whole,
+        unit_parts::parts_by_unit_equal_the_oracle_of_each_limit,
         calendars::a_day_and_a_month_are_one_check,
         calendars::a_duration_and_a_calendar_of_one_name_share_a_count,
         calendars::two_versions_of_a_zone_admit_one_budget_more_an_edge,
@@ -331,6 +333,7 @@ macro_rules! conformance_tests {
             checks_in_opposite_orders_never_wait_for_each_other,
             units_equal_the_oracle_in_every_field,
             a_charge_of_several_units_is_refunded_whole,
+            parts_by_unit_equal_the_oracle_of_each_limit,
             a_day_and_a_month_are_one_check,
             a_duration_and_a_calendar_of_one_name_share_a_count,
             two_versions_of_a_zone_admit_one_budget_more_an_edge,

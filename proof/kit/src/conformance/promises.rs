@@ -157,17 +157,21 @@ pub(super) fn a_refund_in_parts_never_gives_more_than_the_charge<M: StoreMaker>(
         let world = World::new(maker, limit, NOW_US);
         let receipt = world.check(Ask::new("ann").cost(9)).receipt().expect("admitted");
         let first = world.refund_part(&receipt, 3);
-        assert_eq!((first.already, &first.given[..], first.left), (false, &[3][..], 6), "{limit}");
+        assert_eq!(
+            (first.already, &first.given[..], first.left),
+            (false, &[3][..], 6.into()),
+            "{limit}"
+        );
         assert_eq!(world.peek("ann").remaining(), 4, "{limit}");
         world.at(NOW_US + later_us);
         // More than is left: the rest.
         let second = world.refund_part(&receipt, 8);
-        assert_eq!((second.already, second.left), (false, 0), "{limit}");
+        assert_eq!((second.already, second.left), (false, 0.into()), "{limit}");
         assert_eq!(second.given, [rest], "{limit}");
         assert_eq!(world.peek("ann").remaining(), 10, "{limit}");
         assert!(world.check(Ask::new("ann").cost(10)).is_allowed(), "{limit}");
         for again in [world.refund_part(&receipt, 1), world.refund(&receipt)] {
-            assert_eq!((again.already, &again.given[..], again.left), (true, &[0][..], 0));
+            assert_eq!((again.already, &again.given[..], again.left), (true, &[0][..], 0.into()));
         }
         assert_eq!(world.peek("ann").remaining(), 0, "{limit}");
         // A whole refund after a part gives the rest.

@@ -9,8 +9,8 @@ use std::thread::{self, Thread};
 
 use tollgate::engine::ShownHold;
 use tollgate::{
-    Anchor, Ask, Clock, Decision, Inspection, Limit, LimitSet, Limiter, ManualClock, Quota,
-    Receipt, Refill, Refund, Rounding, SKEW_US, Strategy, Time,
+    Adjustment, Anchor, Ask, Clock, Cost, Decision, Inspection, Limit, LimitSet, Limiter,
+    ManualClock, Quota, Receipt, Refill, Refund, Rounding, SKEW_US, Strategy, Time,
 };
 
 use super::StoreMaker;
@@ -114,7 +114,7 @@ impl<S: tollgate::Store> World<S> {
         block_on(self.limiter.check(ask.into().peek())).expect("the store answers")
     }
 
-    pub(super) fn refund_part(&self, receipt: &Receipt, units: u64) -> Refund {
+    pub(super) fn refund_part(&self, receipt: &Receipt, units: impl Into<Cost>) -> Refund {
         block_on(self.limiter.refund(receipt.part(units))).expect("the store answers")
     }
 
@@ -122,8 +122,12 @@ impl<S: tollgate::Store> World<S> {
         block_on(self.limiter.refund(receipt)).expect("the store answers")
     }
 
-    pub(super) fn adjust<'l>(&'l self, ask: impl Into<Ask<'l>>, delta: i64) -> Vec<i64> {
-        block_on(self.limiter.admin().adjust(ask, delta)).expect("the store answers")
+    pub(super) fn adjust<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+        by: impl Into<Adjustment>,
+    ) -> Vec<i64> {
+        block_on(self.limiter.admin().adjust(ask, by)).expect("the store answers")
     }
 
     /// Charges without a check under one limit.

@@ -11,8 +11,9 @@ use tollgate::operation::{
     Settle, Withdraw,
 };
 use tollgate::{
-    Amounts, Around, Charged, Counted, Hold, Inspection, LimitSet, ManualClock, MemoryStore,
-    Notice, Notices, Question, Receipt, Refund, Settled, Store, StoreError, Subject, Time,
+    Adjustment, Amounts, Around, Charged, Counted, Hold, Inspection, LimitSet, ManualClock,
+    MemoryStore, Notice, Notices, Question, Receipt, Refund, Settled, Store, StoreError, Subject,
+    Time,
 };
 use tollgate_proof::conformance;
 
@@ -129,7 +130,7 @@ impl Operations for Wrapped {
         if denied && self.mistake == Mistake::DenialCharges {
             for part in &parts {
                 let cost = i64::try_from(question.cost.first()).unwrap();
-                self.inner.perform(&Adjust::new(*part, -cost)).await?;
+                self.inner.perform(&Adjust::new(*part, &(-cost).into())).await?;
             }
         }
         if denied && self.mistake == Mistake::OneByOne {
@@ -147,15 +148,15 @@ impl Operations for Wrapped {
         Ok(outcome)
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+    async fn refund(&self, receipt: &Receipt, units: Amounts<'_>) -> Result<Refund, StoreError> {
         if self.mistake != Mistake::RefundsWhateverCounts {
             return self.inner.perform(&operation::Refund::new(receipt, units)).await;
         }
         let mut given = Vec::new();
         for charges in &receipt.charges {
             let counted = Counted::new(&charges.subject, &charges.limits);
-            let units = i64::try_from(units).unwrap();
-            let back = self.inner.perform(&Adjust::new(counted, units)).await?;
+            let units = i64::try_from(units.first()).unwrap();
+            let back = self.inner.perform(&Adjust::new(counted, &units.into())).await?;
             given.extend(back.into_iter().map(i64::unsigned_abs));
         }
         Ok(Refund::new(given, 0))
@@ -169,8 +170,8 @@ impl Operations for Wrapped {
         self.inner.perform(&Charge::new(counted, cost)).await
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.inner.perform(&Adjust::new(counted, delta)).await
+    async fn adjust(&self, counted: Counted<'_>, by: &Adjustment) -> Result<Vec<i64>, StoreError> {
+        self.inner.perform(&Adjust::new(counted, by)).await
     }
 
     async fn settle(

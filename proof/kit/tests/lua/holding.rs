@@ -588,7 +588,7 @@ impl<'f> Pair<'f> {
     fn adjust(&mut self, rng: &mut ChaCha8Rng, set: &LimitSet, cost: u64, what: &str) {
         let delta = cost.cast_signed() * if rng.random_range(0..2) == 0 { 1 } else { -1 };
         let counted = Counted::new(&self.subjects[0], set);
-        let changes = block_on(self.memory.perform(&Adjust::new(counted, delta))).unwrap();
+        let changes = block_on(self.memory.perform(&Adjust::new(counted, &delta.into()))).unwrap();
         let count = [(self.subjects[0].clone(), set.clone())];
         let script = &self.scripts.adjust;
         let got = self.call(script, &count, &[delta.to_string()]);

@@ -235,11 +235,11 @@ impl Model {
         now: Time,
     ) -> Option<(u64, Vec<u64>)> {
         let sum = self.refunded.entry(charge.number).or_default();
-        let portion = engine::Portion::part(charge.cost, *sum, units);
+        let portion = engine::Portion::part(charge.cost.into(), (*sum).into(), units.into());
         if portion.is_nothing() {
             return None;
         }
-        *sum = portion.sum();
+        *sum = portion.sum().amounts().first();
         let mut given = Vec::new();
         for (subject, limits, at_us) in &charge.parts {
             let key = whose(subject, limits);
@@ -250,14 +250,13 @@ impl Model {
             };
             let Count { limits: written, held } = count;
             let none = engine::HoldSums::default();
-            let whole = (charge.cost.into(), portion);
-            let each = engine::refund(written, held, &none, limits, at_us, whole, now);
+            let each = engine::refund(written, held, &none, limits, at_us, &portion, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
             if *held == VecStates::fresh(written) {
                 self.counts.remove(&key);
             }
         }
-        Some((portion.left_after(), given))
+        Some((portion.left_after().amounts().first(), given))
     }
 
     /// All of a charge was given back before.
@@ -273,7 +272,8 @@ impl Model {
         now: Time,
     ) -> Vec<i64> {
         let (mut held, _) = self.load(subject, limits, now);
-        let changes = engine::adjust(limits, &mut held, &engine::HoldSums::default(), delta, now);
+        let none = engine::HoldSums::default();
+        let changes = engine::adjust(limits, &mut held, &none, &delta.into(), now);
         self.keep(subject, limits, held);
         by_place(limits).into_iter().map(|i| changes[i]).collect()
     }

@@ -16,7 +16,7 @@ use tollgate_server::{Address, Operation};
 
 use crate::args::{Admin, AdminAction, AdminCount, AdminService, RulingArgs, RulingTarget, TopBy};
 use crate::client;
-use crate::input::{secret, shown, wait};
+use crate::input::{delta, secret, shown, wait};
 use crate::show::{self, Output};
 
 pub(super) use self::json::{list, text_of};
@@ -65,7 +65,7 @@ fn asked(act: &AdminAction) -> Result<(Operation, Payload)> {
         AdminAction::Reset(counted) => (Operation::Reset, Payload::Body(count_body(counted))),
         AdminAction::Adjust { counted, by } => {
             let mut body = count_body(counted);
-            body["by"] = (*by).into();
+            body["by"] = serde_json::to_value(delta(by)?)?;
             (Operation::Adjust, Payload::Body(body))
         }
         AdminAction::Release { hold } => {

@@ -74,11 +74,11 @@ async fn used<S: Store>(gate: &Gate<S>) -> u64 {
     let subject = tollgate::Subject::literal("ip:192.0.2.1").unwrap();
     let counted = tollgate::Counted::new(&subject, &limits);
     // A correction of one unit, given and taken, shows nothing; a probe by the gate would charge.
-    let _ = gate.store().perform(&Adjust::new(counted, -1)).await.unwrap();
-    let taken =
-        gate.store().perform(&Adjust::new(counted, -10_000)).await.unwrap()[0].unsigned_abs();
+    let _ = gate.store().perform(&Adjust::new(counted, &(-1).into())).await.unwrap();
+    let taken = gate.store().perform(&Adjust::new(counted, &(-10_000).into())).await.unwrap()[0]
+        .unsigned_abs();
     let given = i64::try_from(taken + 1).unwrap();
-    gate.store().perform(&Adjust::new(counted, given)).await.unwrap();
+    gate.store().perform(&Adjust::new(counted, &given.into())).await.unwrap();
     10_000 - taken - 1
 }
 

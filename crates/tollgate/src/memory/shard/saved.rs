@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use super::{KEY_BITS, Key, LONG, Shard, Shared, State};
 use crate::ask::MAX_PARTS;
-use crate::cost::{Cost, MAX_COST_UNITS};
+use crate::cost::Cost;
 use crate::engine::{
     self, HoldSums, HoldTable, Holds as _, MAX_HOLDS, MAX_MARKS, Mark, NamedHold, OpenHold,
 };
 use crate::hold::{HoldId, HoldKind};
-use crate::limit::{LimitSet, MAX_COST, Unit};
+use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::marks::{Reset, Spent};
 use crate::memory::slabs;
-use crate::memory::snapshot::{ChunkReader, ChunkWriter, SnapshotError, tag};
+use crate::memory::snapshot::{
+    ChunkReader, ChunkWriter, SnapshotError, read_cost, tag, write_cost,
+};
 use crate::memory::state::{Budget, Large, held_until_us};
 use crate::strategy::{Entry, MAX_EXACT};
 use crate::time::{SKEW_US, Time};
@@ -165,56 +167,6 @@ fn part_of(table: &HoldTable) -> u8 {
     if table.renewed_len() == 0 { tag::HELD } else { tag::RENEWED }
 }
 
-/// Reads a cost; `None` for one that cannot be. Only the part of several units names them: how many
-/// there are, the first one, and the others, each with its amount.
-fn read_cost<R: Read>(part: u8, from: &mut ChunkReader<R>) -> Result<Option<Cost>, SnapshotError> {
-    let amount = from.u64()?;
-    let count = if part == tag::UNITS { read_byte(from)? } else { 0 };
-    if count == 0 {
-        return Ok(Some(amount.into()));
-    }
-    let mut all: Vec<(Unit, u64)> = Vec::new();
-    for place in 0..count {
-        let mut name = vec![0; read_byte(from)?.into()];
-        from.fill(&mut name)?;
-        let unit = core::str::from_utf8(&name).ok().and_then(|name| name.parse().ok());
-        let amount = if place == 0 { amount } else { from.u64()? };
-        let Some(unit) = unit.filter(|_| amount <= MAX_EXACT) else { return Ok(None) };
-        all.push((unit, amount));
-    }
-    Ok(Some(Cost::of(&all)).filter(|_| all.len() <= MAX_COST_UNITS))
-}
-
-fn read_byte<R: Read>(from: &mut ChunkReader<R>) -> Result<u8, SnapshotError> {
-    let mut byte = [0];
-    from.fill(&mut byte)?;
-    Ok(byte[0])
-}
-
-fn write_cost<W: Write>(
-    part: u8,
-    cost: &Cost,
-    out: &mut ChunkWriter<W>,
-) -> Result<(), SnapshotError> {
-    let amounts = cost.amounts();
-    out.put(&amounts.first().to_le_bytes())?;
-    if part != tag::UNITS {
-        return Ok(());
-    }
-    let all = || amounts.iter().filter(|_| amounts.plain().is_none());
-    // A cost has at most 8 units, and a name at most 32 bytes.
-    let byte = |count: usize| [u8::try_from(count).unwrap_or(u8::MAX)];
-    out.put(&byte(all().count()))?;
-    for (place, (unit, amount)) in all().enumerate() {
-        out.put(&byte(unit.name().len()))?;
-        out.put(unit.name().as_bytes())?;
-        if place > 0 {
-            out.put(&amount.to_le_bytes())?;
-        }
-    }
-    Ok(())
-}
-
 fn write_holds<W: Write>(
     part: u8,
     table: &HoldTable,
@@ -352,10 +304,17 @@ impl Shard {
             out.put(&count(held))?;
         }
         for (charge, Spent { units, until_us }) in marks.spent() {
-            let whole = units == Spent::WHOLE;
-            out.put(&[if whole { tag::SPENT } else { tag::SPENT_PART }])?;
-            for number in [charge, until_us].into_iter().chain((!whole).then_some(units)) {
+            let part = match units.plain() {
+                Some(Spent::WHOLE) => tag::SPENT,
+                Some(_) => tag::SPENT_PART,
+                None => tag::SPENT_UNITS,
+            };
+            out.put(&[part])?;
+            for number in [charge, *until_us] {
                 out.put(&number.to_le_bytes())?;
+            }
+            if part != tag::SPENT {
+                write_cost(part, units, out)?;
             }
         }
         for (key_hash, Reset { charges, at_us, until_us }) in marks.resets() {

@@ -15,6 +15,7 @@ use crate::notice::Board;
 use crate::time::Time;
 
 mod chunks;
+mod cost;
 mod crc;
 mod error;
 mod restore;
@@ -23,6 +24,7 @@ pub(super) mod tag;
 mod tests;
 
 pub(super) use chunks::{ChunkReader, ChunkWriter};
+pub(super) use cost::{read_cost, write_cost};
 pub use error::{SnapshotError, SnapshotFault};
 pub use restore::Restored;
 

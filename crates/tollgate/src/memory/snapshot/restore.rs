@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::io::Read;
 
 use super::chunks::ChunkReader;
+use super::cost::read_cost;
 use super::error::{SnapshotError, SnapshotFault};
 use super::tag;
 use crate::limit::LimitSet;
@@ -227,8 +228,7 @@ impl Restoring {
             tag::NOTICE => self.notice(from),
             tag::SET => self.set(from),
             tag::SHARD => self.shard(from),
-            tag::SPENT => self.spent(from, true),
-            tag::SPENT_PART => self.spent(from, false),
+            tag::SPENT | tag::SPENT_PART | tag::SPENT_UNITS => self.spent(from, part),
             tag::RESET => self.reset(from),
             tag::SHARED => self.shared(from),
             tag::ENTRY | tag::HELD | tag::RENEWED | tag::UNITS => self.entry(part, from),
@@ -337,15 +337,17 @@ impl Restoring {
         until_us + SKEW_US > self.now.as_micros()
     }
 
-    fn spent<R: Read>(
-        &mut self,
-        from: &mut ChunkReader<R>,
-        whole: bool,
-    ) -> Result<(), SnapshotError> {
+    fn spent<R: Read>(&mut self, from: &mut ChunkReader<R>, part: u8) -> Result<(), SnapshotError> {
         let home = self.home(from)?;
         let at = from.at();
         let (charge, until_us) = (from.u64()?, from.u64()?);
-        let units = if whole { Spent::WHOLE } else { from.u64()? };
+        let units = match part {
+            tag::SPENT => Some(Spent::WHOLE.into()),
+            _ => read_cost(part, from)?,
+        };
+        let Some(units) = units else {
+            return Err(SnapshotError::damaged(at, "a refund of units that no cost has"));
+        };
         if charge > self.file.charges || until_us > MAX_EXACT {
             return Err(SnapshotError::damaged(at, "a refund of what was never charged"));
         }

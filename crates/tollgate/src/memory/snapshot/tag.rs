@@ -12,6 +12,8 @@ pub(in crate::memory) const SHARD: u8 = b'S';
 pub(in crate::memory) const SPENT: u8 = b'G';
 /// A charge that was refunded in part.
 pub(in crate::memory) const SPENT_PART: u8 = b'P';
+/// A charge of several units, or of another than requests, that was refunded in part.
+pub(in crate::memory) const SPENT_UNITS: u8 = b'Q';
 /// A subject that was reset.
 pub(in crate::memory) const RESET: u8 = b'R';
 /// A state that new subjects share for lack of room.

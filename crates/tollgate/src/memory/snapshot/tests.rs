@@ -302,7 +302,7 @@ fn real() -> (Vec<u8>, Vec<u8>) {
             let receipt = decision.receipt().unwrap();
             clock.advance(Duration::from_micros(7));
             if subject == "eve" {
-                limiter.store().refund_now(&receipt, receipt.units()).unwrap();
+                limiter.store().refund_now(&receipt, receipt.cost.amounts());
                 let subject = crate::Subject::literal(subject).unwrap();
                 limiter.store().reset_now(crate::Counted::new(&subject, limits));
             }
@@ -339,11 +339,11 @@ fn work_on(store: &MemoryStore) {
             let _ = limiter.check(Ask::new(subject).under(&limits).cost(2).peek()).now().unwrap();
             let decision = limiter.check(Ask::new(subject).under(&limits)).now().unwrap();
             if let Some(receipt) = decision.receipt() {
-                store.refund_now(&receipt, receipt.units()).unwrap();
+                store.refund_now(&receipt, receipt.cost.amounts());
             }
             let subject = crate::Subject::literal(subject).unwrap();
             store.inspect_now(&subject, &limits);
-            store.adjust_now(crate::Counted::new(&subject, &limits), 1);
+            store.adjust_now(crate::Counted::new(&subject, &limits), &1.into());
         }
     }
     store.sweep();

@@ -441,7 +441,7 @@ impl<M: StoreMaker> Run<'_, M> {
             // nothing.
             return Ok(());
         }
-        same("already", (refund.already, refund.left), (expected.already, expected.left))
+        same("already", (refund.already, refund.left), (expected.already, expected.left.into()))
     }
 
     fn reset(&mut self, now_us: u64, numbers: usize) -> Result<(), Differs> {
