@@ -184,7 +184,7 @@ fn policies_that_apply_together_add_their_units() {
     assert_eq!(asked(&[("path", "/v1/chat")]).outcome(), Outcome::Missing);
     let other = asked(&[("path", "/")]);
     assert_eq!(other.decision().unwrap().remaining(), 98);
-    assert_eq!(block_on(gate.refund(&other)).unwrap().map(|it| it.left), Some(0));
+    assert_eq!(block_on(gate.refund(&other)).unwrap().map(|it| it.left), Some(Cost::from(0)));
     let last = model("4000");
     let left: Vec<u64> = last.decision().unwrap().reports().map(|it| it.remaining()).collect();
     assert_eq!(left, [98, 0]);

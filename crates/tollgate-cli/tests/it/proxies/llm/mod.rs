@@ -303,3 +303,30 @@ fn the_page_shows_the_policies_as_they_are() {
     let (_, shown) = policies.split_once("version = 1\n\n").unwrap();
     assert!(page.contains(shown), "docs/llm.md shows other policies than the example");
 }
+
+#[test]
+fn models_of_different_prices_spend_one_budget() {
+    let place = Place::new();
+    let policies = crate::clients::folder("../../examples/llm/models.toml").display().to_string();
+    let service = Serving::start(&place, &["--store", "memory://", "--config", &policies]);
+    let fields = |model: &str| {
+        json!({ "path": PATH, "field.tenant": "acme", "field.model": model,
+                "field.prompt_tokens": "100", "field.max_tokens": "100" })
+    };
+    for (model, price, money, requests) in
+        [("large", 100 * 3 + 100 * 15, 49_998_200, 59), ("small", 15 + 60, 49_998_125, 599)]
+    {
+        let held = ask(service.address(), "/v1/reserve", &json!({ "fields": fields(model) }));
+        let left: Vec<u64> = held["limits"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["remaining"].as_u64().unwrap())
+            .collect();
+        assert_eq!(left[1..], [money, requests], "{model}");
+        let commit = json!({ "hold": held["hold"], "actual": { "tokens": 200 } });
+        let settled = ask(service.address(), "/v1/commit", &commit);
+        let actual = json!({ "requests": 1, "microdollars": price, "tokens": 200 });
+        assert_eq!(settled["actual"], actual, "{model}");
+    }
+}
