@@ -90,9 +90,9 @@ pub use clock::Recurrence;
 pub use cost::{Amount, CostRule};
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Admin, Admission, Answer, CheckBatch, CostRefused, Counters, Current, DecisionMark, Event,
-    Gate, GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread, Revision,
-    Shadow, Standing, SubjectCounts, Terms,
+    Admin, Admission, Answer, CheckBatch, CostRefused, Counters, Crossing, Current, DecisionMark,
+    Event, Gate, GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread,
+    Revision, Shadow, Standing, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, ValueList};
 pub use model::{

@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use tollgate::{LimitSet, ParseError};
+use tollgate::{LimitKind, LimitSet, ParseError, Share};
 
 use crate::cost::CostRule;
 use crate::field::{Field, advice};
@@ -185,6 +185,9 @@ pub struct Entry {
     pub absent: BTreeMap<Field, Absent>,
     /// Other limits for some requests: the first override that holds applies.
     pub overrides: Vec<Override>,
+    /// The parts of each limit's capacity at which a charge is reported ([`crate::Crossing`]), by
+    /// the limit's identity.
+    pub notify: Vec<(String, Share)>,
 }
 
 impl Entry {
@@ -202,6 +205,7 @@ impl Entry {
             limits: limits.parse()?,
             absent: BTreeMap::new(),
             overrides: Vec::new(),
+            notify: Vec::new(),
         })
     }
 
@@ -231,6 +235,15 @@ impl Entry {
     #[must_use]
     pub fn overridden(mut self, when: Vec<Condition>, rule: Rule) -> Self {
         self.overrides.push(Override { when, rule });
+        self
+    }
+
+    /// Reports charges that reach one of these parts of a limit's capacity.
+    #[must_use]
+    pub fn notify(mut self, thresholds: impl IntoIterator<Item = Share>) -> Self {
+        let limits = self.limits.limits().iter().filter(|limit| limit.kind() == LimitKind::Rate);
+        let of_limit = |at| limits.clone().map(move |limit| (limit.identity().to_owned(), at));
+        self.notify.extend(thresholds.into_iter().flat_map(of_limit));
         self
     }
 

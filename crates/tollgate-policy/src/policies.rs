@@ -53,6 +53,8 @@ struct Inner {
     conditions: BTreeSet<Field>,
     /// Whether some condition is on a time or a day.
     has_times: bool,
+    /// Whether some charge may reach a threshold.
+    notifies: bool,
 }
 
 /// The fields of the file as a whole.
@@ -167,6 +169,8 @@ impl Policies {
             }
         }
         fields.retain(Field::is_of_request);
+        let mut entries = policies.iter().flat_map(|policy| &policy.entries);
+        let notifies = entries.any(|entry| !entry.notify.is_empty());
         let singles = ready.iter().enumerate().map(single_check).collect();
         let names = policies.iter().map(|policy| policy.name.clone());
         let places = names.zip(0..).collect();
@@ -180,6 +184,7 @@ impl Policies {
             fields,
             conditions,
             has_times,
+            notifies,
         })))
     }
 
@@ -356,6 +361,12 @@ impl Policies {
     /// Whether some request may have a [`Policies::single_check`].
     pub(crate) fn has_single_checks(&self) -> bool {
         self.0.singles.iter().any(Option::is_some)
+    }
+
+    /// Whether some charge may reach a threshold.
+    #[inline]
+    pub(crate) fn notifies(&self) -> bool {
+        self.0.notifies
     }
 
     #[inline]

@@ -33,6 +33,8 @@ pub(crate) struct ReadyEntry {
     /// The index of the overrides' conditions, if there are any, and the rule of each.
     pub(crate) others: Option<Index>,
     pub(crate) rules: Vec<ReadyRule>,
+    /// The thresholds at which a charge is reported.
+    pub(crate) notify: Box<[(String, Share)]>,
 }
 
 /// Limits of a policy.
@@ -95,7 +97,7 @@ pub(crate) struct SingleCheck {
 }
 
 /// The check of a policy that is not in shadow, with one entry without overrides, one subject of
-/// one field, one fixed cost, no shard, and no local share.
+/// one field, one fixed cost, no shard, no local share, and no thresholds.
 pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleCheck> {
     let Ready { entries, cost, shadow: false, shard: None, on_failure, .. } = ready else {
         return None;
@@ -105,7 +107,12 @@ pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleChe
     if on_failure.share().is_some() {
         return None;
     }
-    let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
+    let [ReadyEntry { dimensions, limits, others: None, notify, .. }] = &entries[..] else {
+        return None;
+    };
+    if !notify.is_empty() {
+        return None;
+    }
     let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
     Some(SingleCheck {
         part: PolicyPart { policy, entry: 0, rule: None },
@@ -150,6 +157,7 @@ fn ready_entry(policy: &Policy, entry: &Entry) -> Result<ReadyEntry, ParseError>
         limits: ready_limits(policy, &entry.limits)?,
         others: (!lists.is_empty()).then(|| Index::new(lists)),
         rules,
+        notify: entry.notify.clone().into(),
     })
 }
 

@@ -212,6 +212,8 @@ struct Entry {
     /// Other limits for some requests; the first that holds counts.
     #[schemars(length(min = 1, max = 10_000))]
     overrides: Option<Vec<Override>>,
+    /// Parts of the limits, such as `80 %`: a charge that reaches one is reported.
+    notify: Option<Texts>,
 }
 
 #[derive(JsonSchema)]

@@ -14,6 +14,7 @@ use tollgate_tower::identity::{Hashing, Remark};
 use crate::api::{Admin, Api, Auth, Guard, Origins, Workers, requests};
 use crate::auth_options::AuthOptions;
 use crate::console::{History, Overview, Sources};
+use crate::denials::{SubjectForm, Subjects};
 use crate::grpc::{Front as GrpcFront, Grpc, Rls};
 use crate::http::Http;
 use crate::listen::{Accept, Access, Address, Bounds, Listener, Registry, Runtimes};
@@ -25,6 +26,7 @@ use crate::reload::Reader;
 use crate::resp::{Resp, Users};
 use crate::service::{InlineLimits, Reading, Receipts, Service};
 use crate::start_error::StartError;
+use crate::thresholds::report;
 use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::Certificate;
 
@@ -63,6 +65,8 @@ pub(crate) struct Assembly {
     pub(crate) reader: Reader,
     pub(crate) recorder: Recorder,
     pub(crate) writing: Option<Writing>,
+    /// How the log writes subjects of thresholds.
+    subjects: SubjectForm,
     pub(crate) certificate: Option<Arc<Certificate>>,
 }
 
@@ -84,6 +88,7 @@ impl Assembly {
         if options.admin.is_some() {
             metrics.count_subjects(options.key_secret.as_deref())?;
         }
+        let subjects = SubjectForm::new(Subjects::Hashed, options.key_secret.as_deref())?;
         let keys = hashing.clone();
         // False where the program has set it: its function stays.
         let _ = gate.hash_api_keys(move |key| keys.hash(key.as_bytes()).into());
@@ -130,7 +135,7 @@ impl Assembly {
         let (path, metrics) = (options.config.clone(), metrics.clone());
         let recorder = Recorder::new(metrics.clone(), outbox);
         let reader = Reader { gate, path, metrics, history };
-        Ok(Self { api, registries, reader, recorder, writing, certificate })
+        Ok(Self { api, registries, reader, recorder, writing, subjects, certificate })
     }
 
     /// The fronts in the order of their counters, and that of gRPC if it listens.
@@ -240,6 +245,11 @@ impl Assembly {
         tasks.spawn(Arc::clone(rls).follow());
         if options.admin.is_some() {
             tasks.spawn(metrics.clone().follow_top());
+        }
+        if let Some(crossings) = metrics.crossings() {
+            let counts = metrics.thresholds();
+            let (gate, webhook) = (service.gate.clone(), options.webhook.clone());
+            tasks.spawn(report(gate, crossings, counts, webhook, self.subjects.clone()));
         }
         tasks
     }

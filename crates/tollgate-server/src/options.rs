@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tollgate_tower::identity::PathReading;
@@ -15,6 +16,7 @@ use crate::queues::Queues;
 #[cfg(feature = "resp")]
 use crate::resp::RespUser;
 use crate::service::CallerLimits;
+use crate::thresholds::Webhook;
 use crate::timeseries::TimeSeriesOptions;
 use crate::tls::Tls;
 
@@ -83,6 +85,8 @@ pub struct Options {
     /// The Redis time series that receive the counts of each second, besides the service's own
     /// series.
     pub timeseries: Option<TimeSeriesOptions>,
+    /// The receiver of reports that a limit has reached a threshold.
+    pub webhook: Option<Arc<Webhook>>,
     /// The queues that clients may offer jobs to.
     pub queues: Queues,
     /// Whether clients may also take jobs from the queues and report their outcomes.
@@ -121,6 +125,7 @@ impl fmt::Debug for Options {
             .field("grace", &self.grace)
             .field("metrics", &self.metrics)
             .field("timeseries", &self.timeseries)
+            .field("webhook", &self.webhook)
             .field("queue_workers", &self.queue_workers)
             .field("worker_token", &self.worker_token.is_some())
             .finish()
@@ -158,6 +163,7 @@ impl Options {
             grace: Duration::from_secs(10),
             metrics: Metrics::new(),
             timeseries: None,
+            webhook: None,
             queues: Queues::default(),
             queue_workers: false,
             worker_token: None,

@@ -81,7 +81,8 @@ Secrets come from the environment, so that no process list shows them:
   TOLLGATE_RESP_PASSWORD the password of clients of --resp, 16 bytes or more
   TOLLGATE_RESP_USERS    further users of --resp: NAME:ROLE:PASSWORD, separated by blanks
   TOLLGATE_RECEIPT_KEY   the key that signs receipts, 32 bytes or more, in place of the store's
-  TOLLGATE_KEY_SECRET    the secret for hashes of API keys, 16 bytes or more")]
+  TOLLGATE_KEY_SECRET    the secret for hashes of API keys, 16 bytes or more
+  TOLLGATE_WEBHOOK_SECRET the secret that signs for --webhook, 16 bytes or more")]
     Serve(Box<Serve>),
     /// Check the health of a running service, for probes that run a command
     ///

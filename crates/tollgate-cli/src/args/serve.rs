@@ -235,6 +235,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "24h")]
     pub(crate) timeseries_retention: String,
 
+    /// Send thresholds that limits reach (`notify` in a policy) to this URL, signed with
+    /// TOLLGATE_WEBHOOK_SECRET as Standard Webhooks says. Redirects are not followed
+    #[arg(long, value_name = "URL", env = "TOLLGATE_WEBHOOK", hide_env_values = true)]
+    pub(crate) webhook: Option<String>,
+
     /// The format of the logs on stderr
     #[arg(long, value_enum, value_name = "FORM", default_value_t = LogForm::Text)]
     pub(crate) log: LogForm,

@@ -67,7 +67,15 @@ struct EntryJson {
     subject: Vec<String>,
     limits: Vec<LimitJson>,
     absent: std::collections::BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notify: Vec<ThresholdJson>,
     overrides: Vec<OverrideJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ThresholdJson {
+    limit: String,
+    at: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -209,6 +217,9 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
                 row("", &format!("  store away: {}", local.text()));
             }
         }
+        for (identity, at) in &entry.notify {
+            row("", &format!("reports {} of {identity}", at.percent()));
+        }
         for (field, what) in &entry.absent {
             row("", &format!("without {field}: {}", without(what)));
         }
@@ -328,6 +339,11 @@ impl PolicyJson {
                 })
                 .collect(),
             absent: entry.absent.iter().map(|(f, w)| (f.to_string(), w.to_string())).collect(),
+            notify: entry
+                .notify
+                .iter()
+                .map(|(limit, at)| ThresholdJson { limit: limit.clone(), at: at.percent() })
+                .collect(),
             overrides: entry
                 .overrides
                 .iter()

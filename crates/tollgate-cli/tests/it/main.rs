@@ -58,6 +58,7 @@ mod serving;
 mod serving_restart;
 mod shown;
 mod store_comes;
+mod thresholds;
 mod timeseries;
 mod top;
 mod topology;

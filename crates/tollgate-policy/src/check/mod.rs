@@ -277,6 +277,7 @@ fn join(policy: &mut Policy, place: &mut PolicySpans, problems: &mut Vec<Problem
                 problems.push(Problem::error(at, what, error.remedy()));
             }
         }
+        first.notify.extend(entry.notify);
         first.overrides.extend(entry.overrides);
         first_at.overrides.extend(at.overrides);
     }

@@ -58,7 +58,9 @@ impl<S: Store> Admin<'_, S> {
     /// # Errors
     /// As `Limiter::charge`.
     pub async fn charge(self, ask: Ask<'_>) -> Result<Vec<Charged>, Error> {
-        self.gate.0.limiter.charge(ask).await
+        let charged = self.gate.0.limiter.charge(ask.clone()).await?;
+        self.gate.0.cross_by_charge(&ask, &charged);
+        Ok(charged)
     }
 
     /// The stored state of a count; `None` if there is none.

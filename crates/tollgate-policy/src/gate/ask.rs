@@ -92,6 +92,9 @@ impl<S: Store> Inner<S> {
         }
         let duration = started.map(|started| started.elapsed());
         let (live, authority, error) = (&**answer.live, answer.authority, answer.error());
+        if live.policies.notifies() {
+            self.cross(live, answer);
+        }
         if enforced.is_empty() {
             self.unmatched.add(answer.outcome, authority);
             self.report(live, None, (answer.outcome, authority, true), None, None, duration);

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tollgate::{Error, Limit, Unit};
 
 use super::HoldCounters;
+use super::crossing::Crossing;
 use crate::model::Policy;
 use crate::outcome::{Authority, Outcome};
 use crate::quantile::Quantile;
@@ -59,6 +60,10 @@ pub trait Observer: Send + Sync {
     /// together with others, when their event has the subject of an earlier one. It is called
     /// before that event.
     fn observe_further(&self, _subject: &str, _outcome: Outcome) {}
+
+    /// Receives a charge that reached a threshold. [`Gate::is_first`](super::Gate::is_first) says
+    /// whether it is to be reported.
+    fn crossed(&self, _crossing: Crossing) {}
 }
 
 impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {

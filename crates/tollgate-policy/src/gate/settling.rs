@@ -53,6 +53,7 @@ impl<S: Store> Holds<'_, S> {
                         self.gate.0.live.load().learn(hold, &settled.actual);
                     }
                     self.gate.0.holds.cut(&actual, &charged);
+                    self.gate.0.cross_by_commit(hold, settled);
                 }
             }
             Err(Error::NotOpen(_)) => {

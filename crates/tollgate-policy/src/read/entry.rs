@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{LimitSet, MAX_DIMENSIONS};
+use tollgate::{LimitSet, MAX_DIMENSIONS, Share};
 
-use super::keys::Reader;
+use super::keys::{Reader, shown};
 use super::when::{flat, when};
 use crate::field::Field;
 use crate::model::{Absent, Dimension, Entry, Override, Rule, uncertain};
@@ -13,10 +13,13 @@ use crate::source::{Node, Value};
 use crate::spans::{EntrySpans, OverrideSpans};
 
 /// The keys of an entry.
-pub(crate) const ENTRY_KEYS: [&str; 4] = ["subject", "limit", "absent", "overrides"];
+pub(crate) const ENTRY_KEYS: [&str; 5] = ["subject", "limit", "absent", "overrides", "notify"];
 
 /// The keys of an override.
 pub(crate) const OVERRIDE_KEYS: [&str; 2] = ["when", "limit"];
+
+/// The most thresholds of one entry.
+pub(crate) const MAX_THRESHOLDS: usize = 8;
 
 /// The most overrides of one entry.
 pub(crate) const MAX_OVERRIDES: usize = 10_000;
@@ -50,9 +53,42 @@ pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, Entr
         Some(node) => overrides(reader, node, &mut place),
         None => Some(Vec::new()),
     };
+    let notify = match keys.get("notify") {
+        Some(node) => notify(reader, node),
+        None => Some(Vec::new()),
+    };
     let (limits, _) = limits?;
-    let entry = Entry { subject: subject?, limits, absent: absent?, overrides: overrides? };
+    let (absent, overrides) = (absent?, overrides?);
+    let entry = Entry { subject: subject?, limits, absent, overrides, notify: Vec::new() };
+    let notify = notify?;
+    let (asks, entry) = (!notify.is_empty(), entry.notify(notify));
+    if asks && entry.notify.is_empty() {
+        let remedy = "leave it out: slots and bans have none";
+        reader.error(keys.at("notify"), "`notify` stands beside no rate", remedy);
+    }
     Some((entry, place))
+}
+
+/// The thresholds of an entry.
+fn notify(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Share>> {
+    let nodes = reader.one_or_more(node, "notify");
+    let mut all: Vec<Share> = Vec::new();
+    for each in nodes {
+        let text = reader.text(each, "notify", "a part of the limit in quotes, e.g. `\"80 %\"`")?;
+        match text.parse() {
+            Ok(share) if all.contains(&share) => {
+                let what = format!("`{}` is given twice", shown(text));
+                reader.error(each.at, what, "give each threshold once");
+            }
+            Ok(share) => all.push(share),
+            Err(error) => reader.refused(each, text, &error),
+        }
+    }
+    if nodes.len() > MAX_THRESHOLDS {
+        let what = format!("there are {} thresholds", nodes.len());
+        reader.error(node.at, what, format!("at most {MAX_THRESHOLDS}"));
+    }
+    (!all.is_empty() && all.len() == nodes.len()).then_some(all)
 }
 
 fn subject(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Dimension>> {

@@ -17,6 +17,7 @@ mod limits;
 mod local;
 mod replacing;
 mod reserves;
+mod thresholds;
 mod together;
 mod units;
 

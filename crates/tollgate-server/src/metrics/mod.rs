@@ -7,6 +7,8 @@
 mod by_limit;
 #[cfg(feature = "grpc")]
 mod by_rule;
+mod by_threshold;
+mod family;
 mod front;
 mod latency;
 mod page;
@@ -19,13 +21,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc::Receiver;
 use tollgate::{ParseError, Subject};
-use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Outcome, Policies};
+use tollgate_policy::{Authority, Counters, Crossing, Event, Gate, Observer, Outcome, Policies};
 use tollgate_stores::AnyStore;
 
 use crate::check_log::{CheckLog, CheckQueue};
 use crate::denials::{Denials, SubjectForm, Subjects};
 use crate::service::Deliveries;
+use crate::thresholds::{Crossings, ThresholdCounts};
 use crate::top::{self, Top};
 use crate::topology::Servers;
 use crate::traces::Traces;
@@ -86,6 +90,9 @@ struct Inner {
     top: OnceLock<Top>,
     /// Only where checks are logged.
     checks: OnceLock<CheckQueue>,
+    thresholds: Arc<ThresholdCounts>,
+    /// Only while a service reports them.
+    crossings: OnceLock<Crossings>,
     denials: Option<Denials>,
     traces: Option<Traces>,
 }
@@ -108,6 +115,8 @@ impl Default for Inner {
             rules: OnceLock::new(),
             top: OnceLock::new(),
             checks: OnceLock::new(),
+            thresholds: Arc::default(),
+            crossings: OnceLock::new(),
             denials: None,
             traces: None,
         }
@@ -161,6 +170,17 @@ impl Metrics {
     /// The answers that no limit took part in: no policy applied, a ban, a failure rule.
     pub(crate) fn without_limit(&self) -> &Counters {
         &self.0.without_limit
+    }
+
+    /// The counters of thresholds.
+    pub(crate) fn thresholds(&self) -> Arc<ThresholdCounts> {
+        Arc::clone(&self.0.thresholds)
+    }
+
+    /// The thresholds that charges reach from now on; `None` if somebody else receives them.
+    pub(crate) fn crossings(&self) -> Option<Receiver<Crossing>> {
+        let (crossings, received) = Crossings::new();
+        self.0.crossings.set(crossings).ok().map(|()| received)
     }
 
     /// The durations of answers until now.
@@ -288,6 +308,12 @@ impl Observer for Metrics {
         }
         if let Some(traces) = &self.0.traces {
             traces.decided(event);
+        }
+    }
+
+    fn crossed(&self, crossing: Crossing) {
+        if !self.0.crossings.get().is_some_and(|crossings| crossings.put(crossing)) {
+            self.0.thresholds.lost();
         }
     }
 

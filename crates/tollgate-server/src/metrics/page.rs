@@ -1,7 +1,7 @@
 //! The `/metrics` page, built from the counters on each scrape.
 
 use core::fmt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -11,7 +11,7 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::{HoldKind, Store as _};
@@ -19,7 +19,8 @@ use tollgate_policy::{Authority, Counters, Gate, Outcome};
 use tollgate_queue::Stats;
 use tollgate_stores::{AnyStore, BreakerState, Figures};
 
-use super::latency::Latency;
+use super::by_threshold::thresholds;
+use super::family::{counter, family, gauge, info, units};
 use super::{FrontFamily, Metrics, OTHER, Reloaded, text};
 use crate::listen::{Closed, Registry as Connections};
 use crate::queues::{self, Queues};
@@ -92,99 +93,12 @@ struct Numbers {
     named: Mutex<BTreeSet<String>>,
 }
 
-/// One metric family of the page.
-struct Family<'e>(MetricEncoder<'e>);
-
-/// One label.
-type Label<'l> = (&'static str, &'l str);
-
-impl Family<'_> {
-    fn count<const N: usize>(&mut self, labels: [Label<'_>; N], count: u64) -> fmt::Result {
-        if N == 0 {
-            return self.0.encode_counter::<NoLabelSet, _, f64>(&count, None);
-        }
-        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)
-    }
-
-    /// Writes all nonzero counters with these labels. Those in `always` are also written at zero,
-    /// so that their first increase is visible.
-    fn counters<const N: usize>(
-        &mut self,
-        labels: [Label<'_>; N],
-        counters: &Counters,
-        always: &[(Outcome, Authority)],
-    ) -> fmt::Result {
-        for outcome in Outcome::ALL {
-            for authority in Authority::ALL {
-                let count = counters.get(outcome, authority);
-                if count > 0 || always.contains(&(outcome, authority)) {
-                    let said = [("outcome", outcome.name()), ("authority", authority.name())];
-                    let labels = (labels, said);
-                    let mut family = self.0.encode_family(&labels)?;
-                    family.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn gauge(&mut self, label: Label<'_>, value: impl EncodeGaugeValue) -> fmt::Result {
-        self.0.encode_family(&[label])?.encode_gauge(&value)
-    }
-
-    fn histogram(&mut self, labels: [Label<'_>; 1], latency: &Latency) -> fmt::Result {
-        let seen = latency.counted();
-        let mut family = self.0.encode_family(&labels)?;
-        family.encode_histogram::<NoLabelSet>(seen.sum_seconds, seen.count, &seen.buckets, None)
-    }
-}
-
-/// Begins a metric family.
-fn family<'e>(
-    encoder: &'e mut DescriptorEncoder<'_>,
-    (name, help): (&'e str, &str),
-    unit: Option<&'e Unit>,
-    kind: MetricType,
-) -> Result<Family<'e>, fmt::Error> {
-    encoder.encode_descriptor(name, help, unit, kind).map(Family)
-}
-
-fn counter<'e>(
-    encoder: &'e mut DescriptorEncoder<'_>,
-    name: &'e str,
-    help: &str,
-) -> Result<Family<'e>, fmt::Error> {
-    family(encoder, (name, help), None, MetricType::Counter)
-}
-
-/// Counts amounts by unit; requests always, so that their series begins at 0.
-fn units(mut family: Family<'_>, mut amounts: BTreeMap<tollgate::Unit, u64>) -> fmt::Result {
-    amounts.entry(tollgate::Unit::REQUESTS).or_default();
-    amounts.iter().try_for_each(|(unit, amount)| family.count([("unit", unit.name())], *amount))
-}
-
-fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
-    unit: Option<&Unit>,
-    value: u64,
-) -> fmt::Result {
-    family(encoder, (name, help), unit, MetricType::Gauge)?.0.encode_gauge(&value)
-}
-
-fn info(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
-    label: Label<'_>,
-) -> fmt::Result {
-    family(encoder, (name, help), None, MetricType::Info)?.0.encode_info(&[label])
-}
-
 impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
         self.decisions(encoder)?;
         self.holds(encoder)?;
+        thresholds(&self.metrics.thresholds(), encoder)?;
         self.durations(encoder)?;
         self.policies(encoder)?;
         self.store(encoder)?;
@@ -488,9 +402,7 @@ impl Numbers {
         let help = "The start time of the service, in seconds since 1970.";
         let started = self.metrics.0.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (name, unit) = ("process_start_time", Some(&Unit::Seconds));
-        family(encoder, (name, help), unit, MetricType::Gauge)?
-            .0
-            .encode_gauge(&started.as_secs_f64())?;
+        family(encoder, (name, help), unit, MetricType::Gauge)?.value(started.as_secs_f64())?;
         let help = "The version of the service.";
         info(encoder, ("tollgate_build", help), ("version", env!("CARGO_PKG_VERSION")))
     }

@@ -55,6 +55,31 @@ impl Share {
         (self.numerator, self.denominator)
     }
 
+    /// The share as a percentage, `80 %` or `12.5 %`; as a fraction where a percentage with two
+    /// decimal places is not exact.
+    ///
+    /// ```
+    /// # use tollgate::Share;
+    /// let percent = |text: &str| text.parse().map(Share::percent);
+    /// assert_eq!(percent("4/5")?, "80 %");
+    /// assert_eq!(percent("1/8")?, "12.5 %");
+    /// assert_eq!(percent("1/3")?, "1/3");
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    #[must_use]
+    pub fn percent(self) -> String {
+        let (part, whole) = (u64::from(self.numerator) * 10_000, u64::from(self.denominator));
+        if part % whole != 0 {
+            return self.to_string();
+        }
+        match (part / whole / 100, part / whole % 100) {
+            (percent, 0) => format!("{percent} %"),
+            (percent, rest) => {
+                format!("{percent}.{} %", format!("{rest:02}").trim_end_matches('0'))
+            }
+        }
+    }
+
     /// This share of `units`, rounded down.
     #[must_use]
     pub fn of(self, units: u64) -> u64 {

@@ -6,6 +6,7 @@ mod resp;
 mod signals;
 mod traces;
 mod waiting;
+mod webhook;
 
 use core::future::pending;
 use core::pin::pin;
@@ -67,6 +68,7 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
     runtime.block_on(async {
         let (traces, exporter) = args.otlp.as_deref().map(traces::start).transpose()?.unzip();
         options.metrics = Metrics::with(denials, traces);
+        options.webhook = webhook::webhook(args.webhook.as_deref(), &options)?;
         if let Some(log) = &checks {
             options.metrics.log_checks(log);
         }

@@ -101,7 +101,8 @@ fn endpoint(url: &str) -> Result<String> {
     Ok(format!("{base}/v1/traces"))
 }
 
-fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>> {
+/// A client for this URL, which follows no redirects.
+pub(super) fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>> {
     if endpoint.starts_with("http://") {
         return Ok(Arc::new(HyperClient::with_default_connector(TIMEOUT, None)));
     }
@@ -162,7 +163,7 @@ impl ReportingClient {
 }
 
 /// The innermost cause: outer errors report only that something failed.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
