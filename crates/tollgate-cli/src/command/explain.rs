@@ -55,9 +55,10 @@ struct Failures {
     sqlite_sync_full: &'static str,
 }
 
-/// Which of several limits binds.
+/// Which of several limits of a unit binds.
 #[derive(Debug, Serialize)]
 struct Binding {
+    unit: String,
     burst: String,
     sustained: String,
 }
@@ -65,8 +66,9 @@ struct Binding {
 #[derive(Debug, Serialize)]
 struct ExplainJson {
     limits: Vec<Meaning>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    binding: Option<Binding>,
+    /// One for each unit, if there are several limits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    binding: Vec<Binding>,
 }
 
 const FAILURES: Failures = Failures {
@@ -82,7 +84,7 @@ const FAILURES: Failures = Failures {
 pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
     let strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
     let set = input::limits(&args.limits, strategy)?;
-    let binding = (set.limits().len() > 1).then(|| binding(&set));
+    let binding = if set.limits().len() > 1 { binding(&set) } else { Vec::new() };
     let share = share(args)?;
     let lease = set.lease();
     let each = set.limits().iter().map(|limit| meaning(limit, lease, share, args.nodes));
@@ -97,12 +99,16 @@ pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
         }
         out.text(&text(meaning))?;
     }
-    if let Some(Binding { burst, sustained }) = binding {
+    if !binding.is_empty() {
         let bold = Style::new().bold();
         out.line(format!("\n{bold}all of them{bold:#}"))?;
         out.line(row("count", &format!("one, under the identity {}", set.identity())))?;
-        out.line(row("a burst meets", &burst))?;
-        out.line(row("demand meets", &sustained))?;
+    }
+    let of_several = binding.len() > 1;
+    for Binding { unit, burst, sustained } in binding {
+        let of = if of_several { format!("of {unit}: ") } else { String::new() };
+        out.line(row("a burst meets", &format!("{of}{burst}")))?;
+        out.line(row("demand meets", &format!("{of}{sustained}")))?;
     }
     Ok(0)
 }
@@ -220,23 +226,31 @@ const SQLITE_LOG_BYTES: usize = 10;
 /// The bytes of an event's row: header, number of the log, sequence, time, total.
 const SQLITE_EVENT_BYTES: usize = 22;
 
-/// Which limit binds first in a burst, and which one under sustained demand.
-fn binding(set: &LimitSet) -> Binding {
-    let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
-        // Slots bind what is at work, and no demand. If there is nothing else, they represent it. A
-        // ban binds only whom others denied.
-        let first = |a: &&Limit, b: &&Limit| a.kind().cmp(&b.kind()).then_with(|| order(a, b));
-        // Ties go to the first declared limit, as in a decision; a set is never empty.
-        set.limits().iter().min_by(first).map_or_else(String::new, ToString::to_string)
-    };
-    Binding {
-        burst: least(&|a, b| a.capacity().cmp(&b.capacity())),
-        sustained: least(&|a, b| {
-            let ((a_units, a_us), (b_units, b_us)) = (sustained(a), sustained(b));
-            // At most 2^40 x 1,000 units and 2^45 x 1,001 us: a product fits.
-            (a_units * b_us).cmp(&(b_units * a_us))
-        }),
+/// Which limit of each unit binds first in a burst, and which one under sustained demand. Slots bind
+/// what is at work, and no demand; a ban binds only whom others denied. If there is nothing else,
+/// they represent it.
+fn binding(set: &LimitSet) -> Vec<Binding> {
+    let first = set.limits().iter().map(Limit::kind).min();
+    let mut of_kind: Vec<&Limit> =
+        set.limits().iter().filter(|limit| Some(limit.kind()) == first).collect();
+    let mut all = Vec::new();
+    while let Some(unit) = of_kind.first().map(|limit| *limit.unit()) {
+        let same: Vec<&Limit> = of_kind.extract_if(.., |limit| *limit.unit() == unit).collect();
+        // Ties go to the first declared limit, as in a decision.
+        let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
+            same.iter().min_by(|a, b| order(a, b)).map_or_else(String::new, ToString::to_string)
+        };
+        all.push(Binding {
+            unit: unit.to_string(),
+            burst: least(&|a, b| a.capacity().cmp(&b.capacity())),
+            sustained: least(&|a, b| {
+                let ((a_units, a_us), (b_units, b_us)) = (sustained(a), sustained(b));
+                // At most 2^40 x 1,000 units and 2^45 x 1,001 us: a product fits.
+                (a_units * b_us).cmp(&(b_units * a_us))
+            }),
+        });
     }
+    all
 }
 
 /// The sustained rate, as units per microseconds.
@@ -266,8 +280,9 @@ mod tests {
     #[test]
     fn the_limit_that_binds_is_named() {
         let of = |text: &str| {
-            let Binding { burst, sustained } = binding(&text.parse().unwrap());
-            (burst, sustained)
+            let all = binding(&text.parse().unwrap());
+            let [Binding { burst, sustained, .. }] = &all[..] else { panic!("{all:?}") };
+            (burst.clone(), sustained.clone())
         };
         let log = |quota: &str| format!("{quota} via sliding_log");
         assert_eq!(of("10/s, 120/m, 240/h"), (log("10/s"), log("240/h")));
@@ -285,6 +300,11 @@ mod tests {
         assert_eq!(of(&format!("g: 10/s via gcra, {window}")).1, full);
         // Of equal limits the first declared one binds.
         assert_eq!(of("a: 5/s, b: 5/s"), (log("a: 5/s"), log("a: 5/s")));
+        // Each unit has its own.
+        let all = binding(&"60/m, 9/m of tokens, 99/h of tokens, 2 at once".parse().unwrap());
+        let all: Vec<_> = all.iter().map(|it| (&*it.unit, &*it.burst, &*it.sustained)).collect();
+        let (one, two) = (log("60/m"), [log("9/m of tokens"), log("99/h of tokens")]);
+        assert_eq!(all, [("requests", &*one, &*one), ("tokens", &*two[0], &*two[1])]);
     }
 
     #[test]
