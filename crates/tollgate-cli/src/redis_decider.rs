@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use tokio::runtime::Runtime;
 use tollgate::{LimitSet, Limiter, ManualClock, StoreError, Time};
 use tollgate_logs::decide::ask;
-use tollgate_logs::{Decider, Error, Event, InMemory, PerLimits, Verdict};
+use tollgate_logs::{Decider, Error, Event, EventUnit, InMemory, PerLimits, Verdict};
 use tollgate_redis::{Builder, Options, RedisStore};
 use tollgate_stores::{Kind, StoreUrl, scheme};
 
@@ -70,6 +70,8 @@ struct CurrentCase {
     limiter: Limiter<RedisStore>,
     clock: ManualClock,
     parts: Vec<PerLimits>,
+    /// The unit of the costs under these parts.
+    unit: EventUnit,
     /// The disturbances of the store at the start of the case.
     before: u64,
 }
@@ -143,8 +145,9 @@ impl Decider for RedisDecider {
         // Load the scripts while no question is in flight that could be reordered.
         self.runtime.block_on(store.prepare(&all))?;
         let (before, parts) = (disturbances(&store), parts.to_vec());
+        let unit = EventUnit::of(all)?;
         let limiter = Limiter::new(first.limits.clone(), store);
-        self.current = Some(CurrentCase { limiter, clock, parts, before });
+        self.current = Some(CurrentCase { limiter, clock, parts, unit, before });
         Ok(())
     }
 
@@ -229,7 +232,7 @@ impl CurrentCase {
     async fn ask(&self, event: Event) -> Result<Verdict, Error> {
         let client = event.client.index().to_string();
         let Some(ask) = ask(&self.parts, &client) else { return Err(Error::Stopped) };
-        let ask = ask.cost(u64::from(event.cost));
+        let ask = ask.cost(self.unit.cost(event.cost));
         Ok(Verdict::from_decision(&self.limiter.check(ask).await?))
     }
 }

@@ -5,6 +5,7 @@ use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Time};
 
 use crate::error::Error;
 use crate::event::Event;
+use crate::event_unit::EventUnit;
 
 /// The subject of a limit on all clients together. No client has this name, since those are
 /// numbers.
@@ -134,6 +135,8 @@ pub struct InMemory {
     clock: ManualClock,
     limiter: Option<Limiter>,
     parts: Vec<PerLimits>,
+    /// The unit of the costs under these parts.
+    unit: EventUnit,
     /// Separate stores for cases that keep earlier counts. Cases with separate counts have separate
     /// stores, so that the bytes of a case are its own.
     separate: Vec<SeparateStore>,
@@ -177,6 +180,7 @@ impl Decider for InMemory {
             self.separate.clear();
         }
         let store = self.store(parts);
+        self.unit = EventUnit::of(parts.iter().map(|part| &part.limits))?;
         self.parts = parts.to_vec();
         self.limiter = self.parts.first().map(|first| Limiter::new(first.limits.clone(), store));
         Ok(())
@@ -189,7 +193,7 @@ impl Decider for InMemory {
             self.clock.set(Time::from_micros(event.at_us));
             let client = digits.format(event.client.index());
             let Some(ask) = ask(&self.parts, client) else { return Ok(()) };
-            let ask = ask.cost(u64::from(event.cost));
+            let ask = ask.cost(self.unit.cost(event.cost));
             verdicts.push(Verdict::from_decision(&limiter.check(ask).now()?));
         }
         limiter.store().sweep_some();

@@ -108,6 +108,18 @@ pub enum Error {
         /// Why, and the remedy.
         why: String,
     },
+    /// The limits of a replay count several units, of which a log has one.
+    #[error(
+        "the limits count {one} and {other}, and a log has one cost for each request: leave \
+             one out, or write a policy with `cost = {{ {one} = ..., {other} = ... }}` and replay \
+             it by --policy"
+    )]
+    Units {
+        /// One unit.
+        one: tollgate::Unit,
+        /// Another one.
+        other: tollgate::Unit,
+    },
     /// The engine gave no decision for an event of a replay.
     #[error("an event got no decision: {0}")]
     Decide(#[from] tollgate::Error),

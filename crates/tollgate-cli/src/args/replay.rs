@@ -15,7 +15,8 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "FIELD", default_value = "ip")]
     pub(crate) by: String,
 
-    /// The field with the cost of each request; one without a whole number there costs 1
+    /// The field with the cost of each request; one without a whole number there costs 1. It is of
+    /// the unit that the limits name, such as `100000/m of tokens`, else requests
     #[arg(long, value_name = "FIELD")]
     pub(crate) cost: Option<String>,
 

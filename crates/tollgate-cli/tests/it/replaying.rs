@@ -144,6 +144,23 @@ fn a_report_weighs_by_cost_as_the_replay_does() {
         );
         assert_eq!(html.contains("count these units"), !more.is_empty());
     }
+    // Each request is one of the limits that do not name the unit of the field.
+    let limits = "3/10s via sliding_log, 10/10s of tokens via sliding_log";
+    let args = ["replay", log, "-l", limits, "--report", page, "--json", "--cost", "units"];
+    let replayed = &place.json(&args)["strategies"][0];
+    assert_eq!((&replayed["denied"], &replayed["peak_in_window"]), (&1.into(), &3.into()));
+    let html = std::fs::read_to_string(page).unwrap();
+    let (_, rest) = html.split_once("id=\"results\">").unwrap();
+    let results: serde_json::Value =
+        serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    let peaks = [0, 1].map(|limit| results["cases"][0]["limits"][limit]["peak"].clone());
+    assert_eq!(peaks, [3, 10]);
+    let (code, _, error) =
+        place.run(&["replay", log, "-l", "9/s of rows, 9/s of tokens", "--cost", "units"]);
+    assert!(
+        code == 2 && error.contains("rows and tokens") && error.contains("--policy"),
+        "{error}"
+    );
 }
 
 #[test]

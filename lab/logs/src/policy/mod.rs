@@ -34,8 +34,10 @@ pub use self::read::{MAX_COMBINATIONS, PolicyReading, Requests};
 pub use self::replay::{Decided, PolicyCounts, PolicyReport, replay};
 use self::request::{BY, COST};
 use crate::error::Error;
+use crate::event_unit::EventUnit;
 
-use tollgate_policy::{Amount, Combine, Entry, OnFailure, Policies, Policy, Problems};
+use tollgate::Unit;
+use tollgate_policy::{Amount, Combine, CostRule, Entry, OnFailure, Policies, Policy, Problems};
 
 /// The name of the policy that limits without a file become.
 pub const LIMIT: &str = "limit";
@@ -48,12 +50,16 @@ pub const LIMIT: &str = "limit";
 pub fn limits_as_policies(limits: &str, has_costs: bool) -> Result<Policies, Error> {
     let entry = Entry::new([BY], limits).and_then(|entry| entry.absent("deny"));
     let entry = entry.map_err(|why| Error::Policies { why: why.to_string() })?;
-    let mut policy = Policy::new(LIMIT, OnFailure::Deny).entry(entry);
+    let mut policy = Policy::new(LIMIT, OnFailure::Deny).entry(entry.clone());
     if has_costs {
         let field = tollgate_policy::Field::parse(COST);
         let field = field.map_err(|why| Error::Policies { why: why.to_string() })?;
-        let sum = field.into();
-        policy = policy.cost(Amount::From { sum, max: u32::MAX.into(), otherwise: Some(1) });
+        let amount = Amount::From { sum: field.into(), max: u32::MAX.into(), otherwise: Some(1) };
+        let unit = EventUnit::of([&entry.limits])?;
+        let request = unit.has_requests().then_some((Unit::REQUESTS.name(), Amount::Fixed(1)));
+        let of = unit.unit();
+        let rule = CostRule::new(request.into_iter().chain([(of.name(), amount)]));
+        policy = policy.cost(rule.map_err(|why| Error::Policies { why: why.to_string() })?);
     }
     let refused = |problems: Problems| Error::Policies { why: problems.to_string() };
     Policies::new(Combine::First, vec![policy]).map_err(refused)

@@ -190,7 +190,10 @@ fn a_field_that_no_line_has_is_an_error_with_the_remedy() {
 #[test]
 fn limits_count_by_the_field_of_the_command_at_its_costs() {
     let text = log(&[(0, 1, 0, Some(1), 3), (1, 2, 0, Some(1), 3), (2, 2, 0, Some(2), 3)]);
-    let (old, new) = (limits_as_policies("5/10s", true), limits_as_policies("6/10s", true));
+    let (old, new) = (
+        limits_as_policies("5/10s of tokens", true),
+        limits_as_policies("6/10s of tokens, 99/s", true),
+    );
     let (old, new) = (old.unwrap(), new.unwrap());
     let reading =
         PolicyReading { cost: Some(By::Field("weight".into())), ..PolicyReading::by(By::User) };

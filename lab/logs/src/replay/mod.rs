@@ -38,6 +38,7 @@ pub use self::report::{CaseReport, LimitPeak, Report, ReportJson, TOP_DENIED};
 use crate::decide::{Decider, InMemory, Per, PerLimits, Verdict};
 use crate::error::Error;
 use crate::event::Event;
+use crate::event_unit::EventUnit;
 use crate::read::Traffic;
 
 /// The events between two calls of the progress function, and between two sweeps of expired
@@ -136,11 +137,12 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(traffic: &'a Traffic, case: &Case) -> Result<Self, Error> {
+        let unit = EventUnit::of([&case.limits])?;
         let peaks = case
             .limits
             .limits()
             .iter()
-            .map(|limit| Peak::new(traffic, limit.quota().period.as_micros()))
+            .map(|limit| Peak::new(traffic, limit.quota().period.as_micros(), unit.is_of(limit)))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             peaks,

@@ -15,6 +15,8 @@ use crate::read::Traffic;
 /// queue of admitted events would take 12 bytes each: with D = 30 days, the whole log in memory.
 pub(super) struct Peak<'a> {
     period_us: u64,
+    /// Whether an event counts its cost, and not 1.
+    counts_cost: bool,
     /// The second reader, at the oldest event in the window.
     behind: Peekable<Iter<'a>>,
     /// Whether each event between the two readers was admitted.
@@ -25,9 +27,14 @@ pub(super) struct Peak<'a> {
 }
 
 impl<'a> Peak<'a> {
-    pub(super) fn new(traffic: &'a Traffic, period_us: u64) -> Result<Self, Error> {
+    pub(super) fn new(
+        traffic: &'a Traffic,
+        period_us: u64,
+        counts_cost: bool,
+    ) -> Result<Self, Error> {
         Ok(Self {
             period_us,
+            counts_cost,
             behind: traffic.ordered.iter()?.peekable(),
             admitted: Bits::default(),
             counts: vec![0; traffic.clients.len()],
@@ -37,7 +44,8 @@ impl<'a> Peak<'a> {
 
     /// Counts the next event. Events come in the order of the traffic.
     pub(super) fn count(&mut self, event: Event, admitted: bool) -> Result<(), Error> {
-        let Self { period_us, behind, counts, .. } = self;
+        let Self { period_us, counts_cost, behind, counts, .. } = self;
+        let units = |event: Event| if *counts_cost { u64::from(event.cost) } else { 1 };
         let gone = |old: &Result<Event, Error>| {
             old.as_ref().map_or(true, |old| old.at_us + *period_us <= event.at_us)
         };
@@ -45,13 +53,13 @@ impl<'a> Peak<'a> {
             let was_admitted = self.admitted.pop();
             let old = old?;
             if was_admitted {
-                counts[old.client.index() as usize] -= u64::from(old.cost);
+                counts[old.client.index() as usize] -= units(old);
             }
         }
         self.admitted.push(admitted);
         if admitted {
             let count = &mut counts[event.client.index() as usize];
-            *count += u64::from(event.cost);
+            *count += units(event);
             self.most = self.most.max(*count);
         }
         Ok(())

@@ -210,7 +210,7 @@ proptest! {
         let traffic = traffic(&plain, memory_events);
         let mut in_order = events;
         in_order.sort_by_key(|event| event.0);
-        let mut peak = Peak::new(&traffic, period_us).unwrap();
+        let mut peak = Peak::new(&traffic, period_us, true).unwrap();
         let mut admitted = Vec::new();
         for (at, who, allow) in in_order {
             peak.count(Event::new(at, ClientId::new(who)), allow).unwrap();

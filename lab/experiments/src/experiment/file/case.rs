@@ -1,6 +1,6 @@
 //! The cases of a file: limits under one strategy or several, or a queue.
 
-use tollgate::{LimitSet, ParseError, Strategy};
+use tollgate::{LimitSet, ParseError, Strategy, Unit};
 use toml::Spanned;
 
 use super::raw::RawCase;
@@ -134,7 +134,15 @@ pub(super) fn cases_of(
             };
             let sets: Result<Vec<LimitSet>, _> = texts.iter().map(read).collect();
             let limits = sets.and_then(|sets| LimitSet::of_all(&sets));
-            Ok(PerLimits::new(*per, limits.map_err(|error| error.to_string())?))
+            let limits = limits.map_err(|error| error.to_string())?;
+            let units = [Unit::REQUESTS, Unit::SLOTS];
+            match limits.limits().iter().find(|limit| !units.contains(limit.unit())) {
+                None => Ok(PerLimits::new(*per, limits)),
+                Some(limit) => Err(format!(
+                    "`{limit}` counts {}, and an attempt is one request: leave the unit out",
+                    limit.unit()
+                )),
+            }
         };
         texts.iter().map(part).collect()
     };

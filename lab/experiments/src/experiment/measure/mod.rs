@@ -10,6 +10,8 @@ use self::window::{PeakWindow, Utilization};
 use super::raster_builder::{RasterBuilder, most_denied};
 use super::results::{Bucket, CaseResult, GroupResult, LimitResult};
 use super::{Case, Experiment};
+use tollgate::LimitSet;
+use tollgate_logs::EventUnit;
 use tollgate_logs::decide::Per;
 
 pub(super) use self::share::rounded;
@@ -61,6 +63,8 @@ pub(super) struct Measures {
     capacity: Option<(PeakWindow, Utilization)>,
     /// A window for each limit, in the order of the parts.
     limits: Vec<(PeakWindow, LimitResult)>,
+    /// Whether each of these limits counts costs, and not attempts.
+    counts_cost: Vec<bool>,
     /// The requests and the admitted attempts of each client.
     clients: Vec<(u32, u32)>,
     /// The denied attempts of each client.
@@ -131,6 +135,7 @@ impl Measures {
             buckets: vec![Bucket::default(); buckets],
             planned: buckets,
             capacity,
+            counts_cost: counts_cost(case),
             limits: limits.collect(),
             clients: vec![(0, 0); clients],
             denied: vec![0; clients],
@@ -155,10 +160,11 @@ impl Measures {
         let at = decided_us.saturating_sub(self.start_us);
         self.grow(at);
         self.begin(at);
-        for (window, _) in &mut self.limits {
+        for ((window, _), counts_cost) in self.limits.iter_mut().zip(&self.counts_cost) {
             window.pass(decided_us);
             if is_admitted && is_counted {
-                window.admit(decided_us, attempt.client, attempt.cost);
+                let units = if *counts_cost { attempt.cost } else { 1 };
+                window.admit(decided_us, attempt.client, units);
             }
         }
         let mut occupancy = 0;
@@ -331,6 +337,13 @@ impl Measures {
             raster: self.raster.finish(&self.denied, name),
         }
     }
+}
+
+/// Whether each limit of a case counts the costs of a log, and not attempts.
+fn counts_cost(case: &Case) -> Vec<bool> {
+    let sets = || case.parts.iter().map(|part| &part.limits);
+    let unit = EventUnit::of(sets()).unwrap_or_default();
+    sets().flat_map(LimitSet::limits).map(|limit| unit.is_of(limit)).collect()
 }
 
 #[cfg(test)]
