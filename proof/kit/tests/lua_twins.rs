@@ -31,13 +31,13 @@ fn tell(rng: &mut ChaCha8Rng, plan: &Plan, subjects: usize, operations: usize) {
 }
 
 fn twins(strategy: Strategy) {
-    twins_of(strategy.name(), |rng| Plan::from_strategy(rng, strategy));
+    twins_of(strategy.name(), CASES, |rng| Plan::from_strategy(rng, strategy));
 }
 
-fn twins_of(strategy: &str, plan_of: impl Fn(&mut ChaCha8Rng) -> Plan) {
+fn twins_of(strategy: &str, usual: u64, plan_of: impl Fn(&mut ChaCha8Rng) -> Plan) {
     let mut pair = Pair::new(Texts::default());
     let mut seed = 0;
-    let cases = lua::cases_of(CASES);
+    let cases = lua::cases_of(usual);
     while pair.seen.cases < cases {
         seed += 1;
         let mut rng = seeded(seed);
@@ -68,7 +68,7 @@ fn fixed_window() {
 
 #[test]
 fn calendars() {
-    twins_of("calendar", Plan::of_calendar);
+    twins_of("calendar", CASES, Plan::of_calendar);
 }
 
 #[test]
@@ -89,6 +89,12 @@ fn token_bucket() {
 #[test]
 fn gcra() {
     twins(Strategy::Gcra);
+}
+
+/// Costs of several units, each limit by its own amount.
+#[test]
+fn units() {
+    twins_of("units", CASES / 4, Plan::of_units);
 }
 
 /// A ban beside a limit of any strategy.

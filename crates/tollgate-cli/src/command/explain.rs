@@ -231,8 +231,8 @@ const SQLITE_EVENT_BYTES: usize = 22;
 /// they represent it.
 fn binding(set: &LimitSet) -> Vec<Binding> {
     let first = set.limits().iter().map(Limit::kind).min();
-    let mut of_kind: Vec<&Limit> =
-        set.limits().iter().filter(|limit| Some(limit.kind()) == first).collect();
+    let is_first = |limit: &&Limit| Some(limit.kind()) == first;
+    let mut of_kind: Vec<&Limit> = set.limits().iter().filter(is_first).collect();
     let mut all = Vec::new();
     while let Some(unit) = of_kind.first().map(|limit| *limit.unit()) {
         let same: Vec<&Limit> = of_kind.extract_if(.., |limit| *limit.unit() == unit).collect();

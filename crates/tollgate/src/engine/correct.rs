@@ -92,11 +92,10 @@ pub fn refund(
         let found = limits.limits().iter().zip(limits.places()).find(|(written, _)| {
             written.identity() == limit.identity() && written.strategy() == limit.strategy()
         });
-        let Some(((written, place), part)) = found.zip(portion.on(limit)) else {
+        let Some((written, place)) = found else {
             given.push(0);
             continue;
         };
-        let UnitPortion { cost, left, units, .. } = part;
         let mut cell = states.cell(*place);
         let kept = kept_of(written, held);
         written.step().repair(&mut cell, now);
@@ -110,7 +109,9 @@ pub fn refund(
         }
         // Only while the mark of this refund is kept. A later change of the numbers does not extend
         // that time, so no charge is refunded twice.
-        if now.as_micros() < spent_until_us(limit, *at_us, cost) {
+        if let Some(UnitPortion { cost, left, units, .. }) = portion.on(limit)
+            && now.as_micros() < spent_until_us(limit, *at_us, cost)
+        {
             written.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });
         }
         let after = written.step().judge(&mut cell, now, 1).remaining;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tollgate::engine::{self, Carries, Mode, Outcome, Part, VecStates};
 use tollgate::strategy::Log as _;
-use tollgate::{Carried, Charged, LimitSet, Place, SKEW_US, Time};
+use tollgate::{Adjustment, Carried, Charged, Cost, Limit, LimitSet, Place, SKEW_US, Time};
 
 /// A count under the limits it was written under; fresh ones are absent.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Model {
     pub(crate) counts: HashMap<Whose, Count>,
     resets: HashMap<Whose, Reset>,
     /// How many units were given back of charges, by their numbers.
-    refunded: HashMap<u64, u64>,
+    refunded: HashMap<u64, Cost>,
     /// Until when anything that was charged to a count could be given back.
     charged_until_us: HashMap<Whose, u64>,
     /// Until when marks must lie, by their keys.
@@ -65,8 +65,15 @@ impl Reset {
 pub(crate) struct Charge {
     pub(crate) number: u64,
     pub(crate) at_us: u64,
-    pub(crate) cost: u64,
+    pub(crate) cost: Cost,
     pub(crate) parts: Vec<(String, LimitSet, Vec<u64>)>,
+}
+
+impl Charge {
+    /// Until when it can be given back to a limit.
+    pub(crate) fn spent_until_us(&self, limit: &Limit, at_us: u64) -> u64 {
+        engine::spent_until_us(limit, at_us, self.cost.amounts().of(limit.unit()))
+    }
 }
 
 pub(crate) fn whose(subject: &str, limits: &LimitSet) -> Whose {
@@ -128,7 +135,7 @@ impl Model {
     pub(crate) fn check(
         &mut self,
         asked: &[(String, LimitSet)],
-        cost: u64,
+        cost: &Cost,
         mode: Mode,
         now: Time,
     ) -> Outcome {
@@ -140,7 +147,7 @@ impl Model {
             .zip(carries)
             .map(|((held, (_, limits)), carried)| Part::new(limits, held).carrying(carried))
             .collect();
-        let outcome = engine::decide(&mut parts, now, cost.into(), mode, None).unwrap();
+        let outcome = engine::decide(&mut parts, now, cost.amounts(), mode, None).unwrap();
         if outcome.changed {
             for ((subject, limits), held) in asked.iter().zip(helds) {
                 self.keep(subject, limits, held);
@@ -154,7 +161,7 @@ impl Model {
     pub(crate) fn charged(&mut self, charge: &Charge, counts_until_us: u64) {
         for (subject, limits, at_us) in &charge.parts {
             let each = limits.limits().iter().zip(at_us);
-            let each = each.map(|(l, at_us)| engine::spent_until_us(l, *at_us, charge.cost));
+            let each = each.map(|(l, at_us)| charge.spent_until_us(l, *at_us));
             let until_us = self.charged_until_us.entry(whose(subject, limits)).or_default();
             *until_us = each.max().unwrap_or(0).min(counts_until_us).max(*until_us);
         }
@@ -231,15 +238,16 @@ impl Model {
     pub(crate) fn refund(
         &mut self,
         charge: &Charge,
-        units: u64,
+        units: &Cost,
         now: Time,
-    ) -> Option<(u64, Vec<u64>)> {
-        let sum = self.refunded.entry(charge.number).or_default();
-        let portion = engine::Portion::part(charge.cost.into(), (*sum).into(), units.into());
+    ) -> Option<(Cost, Vec<u64>)> {
+        let sum = self.refunded.entry(charge.number).or_insert_with(|| 0.into());
+        let (cost, before) = (charge.cost.amounts(), sum.amounts());
+        let portion = engine::Portion::part(cost, before, units.amounts());
         if portion.is_nothing() {
             return None;
         }
-        *sum = portion.sum().amounts().first();
+        *sum = portion.sum();
         let mut given = Vec::new();
         for (subject, limits, at_us) in &charge.parts {
             let key = whose(subject, limits);
@@ -256,11 +264,11 @@ impl Model {
                 self.counts.remove(&key);
             }
         }
-        Some((portion.left_after().amounts().first(), given))
+        Some((portion.left_after(), given))
     }
 
     /// All of a charge was given back before.
-    pub(crate) fn given_back(&mut self, number: u64, cost: u64) {
+    pub(crate) fn given_back(&mut self, number: u64, cost: Cost) {
         self.refunded.insert(number, cost);
     }
 
@@ -268,12 +276,12 @@ impl Model {
         &mut self,
         subject: &str,
         limits: &LimitSet,
-        delta: i64,
+        delta: &Adjustment,
         now: Time,
     ) -> Vec<i64> {
         let (mut held, _) = self.load(subject, limits, now);
         let none = engine::HoldSums::default();
-        let changes = engine::adjust(limits, &mut held, &none, &delta.into(), now);
+        let changes = engine::adjust(limits, &mut held, &none, delta, now);
         self.keep(subject, limits, held);
         by_place(limits).into_iter().map(|i| changes[i]).collect()
     }
@@ -283,11 +291,11 @@ impl Model {
         &mut self,
         subject: &str,
         limits: &LimitSet,
-        cost: u64,
+        cost: &Cost,
         now: Time,
     ) -> Vec<i64> {
         let (mut held, _) = self.load(subject, limits, now);
-        let charged = engine::charge(limits, &mut held, cost.into(), true, now);
+        let charged = engine::charge(limits, &mut held, cost.amounts(), true, now);
         self.keep(subject, limits, held);
         let int = |number: u64| i64::try_from(number).unwrap();
         let each = by_place(limits).into_iter().flat_map(|i| {

@@ -19,8 +19,8 @@ pub(super) fn skewed(texts: &Texts) -> Result<(), Difference> {
                 pair.check(&asked, cost, Mode::Whole, NOW_US)?;
             }
             let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
-            let charge = Charge { number: 1, at_us: NOW_US, cost: 2, parts };
-            pair.refund(&charge, charge.cost, NOW_US - back_us)?;
+            let charge = Charge { number: 1, at_us: NOW_US, cost: 2.into(), parts };
+            pair.refund(&charge, charge.cost.clone(), NOW_US - back_us)?;
             pair.check(&asked, 1, Mode::Peek, NOW_US - back_us)?;
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn in_parts(texts: &Texts) -> Result<(), Difference> {
                 let asked = [("somebody".to_owned(), limits.clone())];
                 pair.check(&asked, 3, Mode::Whole, NOW_US)?;
                 let own = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
-                let charge = Charge { number: 1, at_us: NOW_US, cost: 3, parts: own };
+                let charge = Charge { number: 1, at_us: NOW_US, cost: 3.into(), parts: own };
                 for (i, units) in (1..).zip(parts) {
                     pair.refund(&charge, units, NOW_US + i * step_us)?;
                     pair.check(&asked, 1, Mode::Peek, NOW_US + i * step_us)?;
@@ -59,9 +59,9 @@ pub(super) fn marks(texts: &Texts) -> Result<(), Difference> {
             let asked = [("somebody".to_owned(), limits.clone())];
             pair.check(&asked, 3, Mode::Whole, NOW_US)?;
             let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
-            let charge = Charge { number: 1, at_us: NOW_US, cost: 3, parts };
+            let charge = Charge { number: 1, at_us: NOW_US, cost: 3.into(), parts };
             pair.fake.put(&Keys::mark(&place(&limits).state, 1), Stored::Text(mark.into()));
-            pair.model.given_back(1, 3);
+            pair.model.given_back(1, 3.into());
             pair.refund(&charge, 1, NOW_US + 1)?;
         }
     }
@@ -90,8 +90,8 @@ pub(super) fn forgotten(texts: &Texts) -> Result<(), Difference> {
                 pair.reset("somebody", &limits, reset_us)?;
                 pair.check(&asked, 2, Mode::Whole, NOW_US)?;
                 let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
-                let charge = Charge { number, at_us: NOW_US, cost: 2, parts };
-                pair.refund(&charge, charge.cost, NOW_US + 2)?;
+                let charge = Charge { number, at_us: NOW_US, cost: 2.into(), parts };
+                pair.refund(&charge, charge.cost.clone(), NOW_US + 2)?;
             }
         }
     }
@@ -107,7 +107,7 @@ pub(super) fn uncovered(texts: &Texts) -> Result<(), Difference> {
     pair.check(&asked, 3, Mode::Whole, 10_000_000)?;
     pair.check(&asked, 1, Mode::Whole, 14_000_000)?;
     let parts = vec![("somebody".to_owned(), limits, vec![14_000_000])];
-    let charge = Charge { number: 2, at_us: 14_000_000, cost: 1, parts };
-    pair.refund(&charge, charge.cost, 13_500_000)?;
+    let charge = Charge { number: 2, at_us: 14_000_000, cost: 1.into(), parts };
+    pair.refund(&charge, charge.cost.clone(), 13_500_000)?;
     Ok(())
 }

@@ -148,13 +148,13 @@ pub(super) fn long(texts: &Texts) -> Result<(), Difference> {
     let charge = Charge {
         number: 1,
         at_us: NOW_US,
-        cost: outcome.granted,
+        cost: outcome.granted.into(),
         parts: vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])],
     };
     // Of the same microsecond as a reset: forgotten.
     pair.reset("somebody", &limits, NOW_US)?;
     pair.check(&asked, 1, Mode::Whole, NOW_US)?;
-    pair.refund(&charge, charge.cost, NOW_US)?;
+    pair.refund(&charge, charge.cost.clone(), NOW_US)?;
     let held = pair.model.counts.contains_key(&whose("somebody", &limits));
     equal("kept what was charged after a reset", held, true)
 }

@@ -1,12 +1,13 @@
 //! Checks: one question, the same with its numbers given, and several in one call.
 
 use tollgate::engine::{Mode, Outcome};
-use tollgate::{Carried, LimitSet, Time};
+use tollgate::{Carried, Cost, LimitSet, Time, Unit};
 use tollgate_redis::Keys;
 use tollgate_redis::compose::{self, Clock};
 
-use super::Question;
 use super::pair::{Difference, Pair};
+use super::scripts::units_of;
+use super::{Question, first};
 use crate::lua::fake::{Reply, Snapshot};
 use crate::lua::model::reply;
 
@@ -14,24 +15,32 @@ impl Pair {
     pub(crate) fn check(
         &mut self,
         asked: &[(String, LimitSet)],
-        cost: u64,
+        cost: impl Into<Cost>,
         mode: Mode,
         now_us: u64,
     ) -> Result<Outcome, Difference> {
+        let cost = &cost.into();
         self.nonce += 1;
         self.seen.cases += 1;
         let (keys, args) = self.words(asked, cost, self.nonce, now_us);
         let sets: Vec<&LimitSet> = asked.iter().map(|(_, limits)| limits).collect();
-        let script = self.scripts.check(&sets, mode, false);
+        let script = self.scripts.check_of(&sets, (mode, false, units_of(cost)));
         let start = self.fake.snapshot();
         let answer = self.fake.call(&script, &keys, &args);
-        self.given_does_the_same(&sets, mode, start.clone(), (&keys, &args), &answer)?;
+        let asked_of = (mode, units_of(cost));
+        self.given_does_the_same(&sets, asked_of, start.clone(), (&keys, &args), &answer)?;
         let outcome = self.model.check(asked, cost, mode, Time::from_micros(now_us));
         let capacities = asked.iter().flat_map(|(_, limits)| limits.limits());
         let charged = if mode.is_peek() { 0 } else { outcome.granted };
         let fresh: Vec<bool> = capacities
             .zip(&outcome.fields)
-            .map(|(limit, fields)| fields.remaining + charged == limit.capacity())
+            .map(|(limit, fields)| {
+                let amounts = cost.amounts();
+                let is_first = Some(limit.unit()) == amounts.iter().next().map(|(unit, _)| unit);
+                let taken = if is_first { charged } else { amounts.of(limit.unit()) };
+                let taken = if charged == 0 { 0 } else { taken };
+                fields.remaining + taken == limit.capacity()
+            })
             .collect();
         let Reply::List(list) = &answer else {
             return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: {answer:?}"));
@@ -98,7 +107,7 @@ impl Pair {
     fn words(
         &self,
         asked: &[(String, LimitSet)],
-        cost: u64,
+        cost: &Cost,
         nonce: u64,
         now_us: u64,
     ) -> (Vec<String>, Vec<String>) {
@@ -107,7 +116,9 @@ impl Pair {
             let (state, _) = self.keys_of(subject, limits);
             keys.extend(Keys::for_check(&state, limits));
         }
-        let mut args = vec![cost.to_string(), nonce.to_string()];
+        let mut amounts = cost.amounts().iter().map(|(_, amount)| amount.to_string());
+        let mut args = vec![amounts.next().unwrap(), nonce.to_string()];
+        args.extend(amounts);
         self.clock(now_us, &mut args);
         (keys, args)
     }
@@ -117,12 +128,12 @@ impl Pair {
     fn given_does_the_same(
         &mut self,
         sets: &[&LimitSet],
-        mode: Mode,
+        (mode, units): (Mode, Vec<Unit>),
         start: Snapshot,
         (keys, args): (&[String], &[String]),
         answer: &Reply,
     ) -> Result<(), Difference> {
-        let script = self.scripts.given(sets, mode);
+        let script = self.scripts.given(sets, mode, units);
         let held = self.fake.snapshot();
         self.fake.restore(start);
         let mut args = args.to_vec();
@@ -146,11 +157,11 @@ impl Pair {
     ) -> Result<Vec<Outcome>, Difference> {
         let Some(first) = questions.first() else { return Ok(Vec::new()) };
         let sets: Vec<&LimitSet> = first.asked.iter().map(|(_, limits)| limits).collect();
-        let script = self.scripts.check(&sets, mode, true);
+        let script = self.scripts.check_of(&sets, (mode, true, units_of(&first.cost)));
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for (question, nonce) in questions.iter().zip(self.nonce + 1..) {
             let Question { asked, cost, now_us } = question;
-            let (own_keys, own_args) = self.words(asked, *cost, nonce, *now_us);
+            let (own_keys, own_args) = self.words(asked, cost, nonce, *now_us);
             keys.extend(own_keys);
             args.extend(own_args);
         }
@@ -161,7 +172,7 @@ impl Pair {
         self.record(|| format!("{questions:?} {mode:?} at once: {together:?}"));
         let (mut outcomes, mut alone) = (Vec::new(), Vec::new());
         for Question { asked, cost, now_us } in questions {
-            outcomes.push(self.check(asked, *cost, mode, *now_us)?);
+            outcomes.push(self.check(asked, cost.clone(), mode, *now_us)?);
             alone.extend(self.answer.take());
         }
         if together != Reply::List(alone.clone()) {
@@ -175,7 +186,8 @@ impl Pair {
         Ok(outcomes)
     }
 
-    fn note(&mut self, outcome: &Outcome, mode: Mode, cost: u64) {
+    fn note(&mut self, outcome: &Outcome, mode: Mode, cost: &Cost) {
+        let cost = first(cost);
         let fields = &outcome.fields;
         if mode.is_peek() {
             self.seen.saw("peek");

@@ -58,7 +58,7 @@ impl Pair {
             };
         };
         let asked = [(subject.to_owned(), written.clone())];
-        let outcome = self.model.check(&asked, 1, Mode::Peek, Time::from_micros(now_us));
+        let outcome = self.model.check(&asked, &1.into(), Mode::Peek, Time::from_micros(now_us));
         let resets: Vec<u64> = outcome.fields.iter().map(|f| f.reset_after_us).collect();
         let is_behind = self.model.is_behind(subject, limits, Time::from_micros(now_us));
         self.lifetimes(&state, &written, &resets, is_behind)?;

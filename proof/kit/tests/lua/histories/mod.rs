@@ -12,7 +12,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{Mode, Outcome};
-use tollgate::{LimitSet, SKEW_US, Time};
+use tollgate::{Adjustment, Cost, LimitSet, SKEW_US, Time, Unit};
 use tollgate_redis::compose::Clock;
 
 pub(crate) use pair::{Difference, Pair};
@@ -25,7 +25,7 @@ use super::model::{Charge, Model};
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     asked: Vec<(String, LimitSet)>,
-    cost: u64,
+    cost: Cost,
     now_us: u64,
 }
 
@@ -47,7 +47,7 @@ impl Pair {
                     *subject = format!("t{i}");
                 }
             }
-            next.cost = cost(rng, plan.capacity);
+            next.cost = other_amounts(rng, plan, &next.cost);
             // The server's clock is read once for all of them.
             if self.scripts.clock == Clock::Given {
                 next.now_us = advance(rng, next.now_us, plan.period_us);
@@ -107,7 +107,7 @@ impl Pair {
             }
             match rng.random_range(0..41) {
                 0..36 => {
-                    let cost = cost(rng, plan.capacity);
+                    let cost = amounts(rng, plan);
                     let mode = if rng.random_bool(0.6) { Mode::Whole } else { unusual };
                     let mut asked = Vec::new();
                     for i in 0..subjects {
@@ -122,7 +122,9 @@ impl Pair {
                     }
                     let first = self.nonce + 1;
                     let outcomes = match &questions[..] {
-                        [Question { asked, .. }] => vec![self.check(asked, cost, mode, now_us)?],
+                        [Question { asked, cost, .. }] => {
+                            vec![self.check(asked, cost.clone(), mode, now_us)?]
+                        }
                         _ => self.check_many(&questions, mode)?,
                     };
                     for ((outcome, question), number) in outcomes.iter().zip(questions).zip(first..)
@@ -130,7 +132,7 @@ impl Pair {
                         if outcome.granted > 0 && !mode.is_peek() {
                             let resets = outcome.fields.iter().map(|f| f.reset_after_us);
                             let until_us = outcome.now.as_micros() + resets.max().unwrap_or(0);
-                            charges.push(charge(outcome, question.asked, number));
+                            charges.push(charge(outcome, question, number));
                             self.model.charged(&charges[charges.len() - 1], until_us);
                         }
                     }
@@ -139,18 +141,27 @@ impl Pair {
                     if let Some(charge) = charges.choose(rng).cloned() {
                         let whole = rng.random_bool(0.5);
                         let units =
-                            if whole { charge.cost } else { rng.random_range(1..=charge.cost) };
+                            if whole { charge.cost.clone() } else { part(rng, &charge.cost) };
                         self.refund(&charge, units, now_us)?;
                     }
                 }
                 38 => {
                     let most = i64::try_from(plan.capacity.min(1 << 40)).unwrap();
-                    let delta = rng.random_range(1..=most);
-                    let delta = if rng.random_bool(0.5) { delta } else { -delta };
-                    self.adjust("s0", &current, delta, now_us)?;
+                    let delta = |rng: &mut ChaCha8Rng| match rng.random_bool(0.5) {
+                        true => rng.random_range(1..=most),
+                        false => -rng.random_range(1..=most),
+                    };
+                    if plan.units.is_empty() {
+                        let delta = delta(rng);
+                        self.adjust("s0", &current, delta, now_us)?;
+                    } else {
+                        let each = plan.units.iter().map(|unit| (unit.name(), delta(rng)));
+                        let by = Adjustment::new(each.collect::<Vec<_>>()).unwrap();
+                        self.adjust("s0", &current, by, now_us)?;
+                    }
                 }
                 39 => {
-                    let cost = cost(rng, plan.capacity);
+                    let cost = amounts(rng, plan);
                     self.charge("s0", &current, cost, now_us)?;
                 }
                 _ => {
@@ -164,14 +175,57 @@ impl Pair {
     }
 }
 
-fn charge(outcome: &Outcome, asked: Vec<(String, LimitSet)>, number: u64) -> Charge {
+fn charge(outcome: &Outcome, question: Question, number: u64) -> Charge {
+    let Question { asked, cost, .. } = question;
     let mut times = outcome.fields.iter().map(|fields| fields.charged_at_us);
     let parts = asked.into_iter().map(|(subject, limits)| {
         let at_us = times.by_ref().take(limits.limits().len()).collect();
         (subject, limits, at_us)
     });
     let parts = parts.collect();
-    Charge { number, at_us: outcome.now.as_micros(), cost: outcome.granted, parts }
+    let rest = cost.amounts().iter().skip(1).map(|(unit, amount)| (*unit, amount));
+    let granted = cost.amounts().iter().next().map(|(unit, _)| (*unit, outcome.granted));
+    let cost = granted.into_iter().chain(rest).collect();
+    Charge { number, at_us: outcome.now.as_micros(), cost, parts }
+}
+
+/// The amount of the first unit.
+pub(super) fn first(cost: &Cost) -> u64 {
+    cost.amounts().iter().next().map_or(0, |(_, amount)| amount)
+}
+
+/// A cost of the units of a plan, some of which may be left out.
+fn amounts(rng: &mut ChaCha8Rng, plan: &Plan) -> Cost {
+    if plan.units.is_empty() {
+        return cost(rng, plan.capacity).into();
+    }
+    let mut all: Vec<(Unit, u64)> = Vec::new();
+    while all.is_empty() {
+        for unit in &plan.units {
+            if rng.random_bool(0.7) {
+                all.push((*unit, cost(rng, plan.capacity)));
+            }
+        }
+    }
+    all.into_iter().collect()
+}
+
+/// Other amounts of the same units, as all questions of one call have.
+fn other_amounts(rng: &mut ChaCha8Rng, plan: &Plan, of: &Cost) -> Cost {
+    of.amounts().iter().map(|(unit, _)| (*unit, cost(rng, plan.capacity))).collect()
+}
+
+/// A part of a cost, at least one unit of it.
+fn part(rng: &mut ChaCha8Rng, cost: &Cost) -> Cost {
+    let mut all: Vec<(Unit, u64)> = Vec::new();
+    while all.is_empty() {
+        for (unit, amount) in cost.amounts().iter() {
+            if cost.plain().is_some() || rng.random_bool(0.7) {
+                all.push((*unit, rng.random_range(1..=amount)));
+            }
+        }
+    }
+    all.into_iter().collect()
 }
 
 fn cost(rng: &mut ChaCha8Rng, capacity: u64) -> u64 {

@@ -3,7 +3,7 @@
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
-use tollgate::{LimitSet, Strategy};
+use tollgate::{LimitSet, Strategy, Unit};
 
 /// The limits that one history tries, taking turns on one subject.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct Plan {
     pub(crate) capacity: u64,
     /// True to change the limits every other time, not every twentieth.
     pub(crate) restless: bool,
+    /// The units of costs; empty for plain costs.
+    pub(crate) units: Vec<Unit>,
 }
 
 /// Quotas that must be accepted and exact, and small ones that reach every branch.
@@ -105,6 +107,7 @@ impl Plan {
             capacity: limit.capacity(),
             sets,
             restless: false,
+            units: Vec::new(),
         }
     }
 
@@ -142,6 +145,31 @@ impl Plan {
             format!("{rate}, {ban} up to {longest}{unit}").parse().unwrap()
         };
         Self::new(vec![set(rng), set(rng), set(rng), set(rng)])
+    }
+
+    /// Limits of any strategies that count two or three units.
+    pub(crate) fn of_units(rng: &mut ChaCha8Rng) -> Self {
+        let units = ["requests", "tokens", "rows"];
+        let number = rng.random_range(2..=units.len());
+        // Some without requests.
+        let units = &units[units.len() - number..];
+        let limits = rng.random_range(number..=number + 2);
+        let set = |rng: &mut ChaCha8Rng| -> LimitSet {
+            let one = |i: usize| {
+                let strategy = *Strategy::RATES.choose(rng).unwrap();
+                let limit = any_limit(rng, strategy).to_string();
+                let unit = match units[i % units.len()] {
+                    "requests" => String::new(),
+                    unit => format!(" of {unit}"),
+                };
+                let (quota, rest) = limit.split_once(' ').unwrap().1.split_once(' ').unwrap();
+                format!("x{i}: {quota}{unit} {rest}")
+            };
+            (0..limits).map(one).collect::<Vec<_>>().join(", ").parse().unwrap()
+        };
+        let sets = vec![set(rng), set(rng), set(rng)];
+        let units = units.iter().map(|unit| unit.parse().unwrap()).collect();
+        Self { units, ..Self::new(sets) }
     }
 
     /// Several limits of any strategies for each of several subjects.

@@ -1,7 +1,7 @@
 //! Rare operations: refunds, adjustments and resets.
 
 use tollgate::engine;
-use tollgate::{LimitSet, Time};
+use tollgate::{Adjustment, Cost, LimitSet, Time};
 use tollgate_redis::compose::{self, Clock};
 use tollgate_redis::{Keys, Script};
 
@@ -13,9 +13,10 @@ impl Pair {
     pub(crate) fn refund(
         &mut self,
         charge: &Charge,
-        units: u64,
+        units: impl Into<Cost>,
         now_us: u64,
     ) -> Result<(), Difference> {
+        let units = units.into();
         self.nonce += 1;
         self.seen.cases += 1;
         self.seen.saw("refund");
@@ -24,7 +25,7 @@ impl Pair {
         let mut keys = vec![mark.clone()];
         let each = charge.parts.iter().flat_map(|(_, limits, at_us)| {
             let each = limits.limits().iter().zip(at_us);
-            each.map(|(limit, at_us)| engine::spent_until_us(limit, *at_us, charge.cost))
+            each.map(|(limit, at_us)| charge.spent_until_us(limit, *at_us))
         });
         let until_us = each.max().unwrap();
         let mut args = vec![
@@ -43,7 +44,7 @@ impl Pair {
             args.push(engine::longest_count_us(limits).to_string());
             for i in by_place(limits) {
                 let (limit, at_us) = (&limits.limits()[i], at_us[i]);
-                let until_us = engine::spent_until_us(limit, at_us, charge.cost);
+                let until_us = charge.spent_until_us(limit, at_us);
                 let (code, most) = (limit.strategy().code(), limit.capacity() + limit.debt());
                 let edges = compose::refund_edges(limit, Time::from_micros(now_us));
                 args.push(format!("{code}{at_us}:{until_us}:{most}{edges}"));
@@ -51,11 +52,16 @@ impl Pair {
         }
         self.clock(now_us, &mut args);
         let script = self.scripts.refund.clone();
-        let answer = self.fake.call(&script, &keys, &args);
-        let expected = match self.model.refund(charge, units, Time::from_micros(now_us)) {
+        let mut answer = self.fake.call(&script, &keys, &args);
+        let left = in_numbers(&mut answer, &charge.cost);
+        let expected = match self.model.refund(charge, &units, Time::from_micros(now_us)) {
             None => vec![1],
-            Some((left, given)) => {
-                let numbers = std::iter::once(left).chain(given);
+            Some((rest, given)) => {
+                if left.is_some_and(|left| left != rest) {
+                    return Err(format!("refund {charge:?} at {now_us}: not {rest} is left"));
+                }
+                let rest = rest.plain().filter(|_| charge.cost.plain().is_some()).unwrap_or(0);
+                let numbers = std::iter::once(rest).chain(given);
                 let numbers = numbers.map(|units| i64::try_from(units).unwrap());
                 std::iter::once(0).chain(numbers).collect()
             }
@@ -86,13 +92,14 @@ impl Pair {
         &mut self,
         subject: &str,
         limits: &LimitSet,
-        delta: i64,
+        delta: impl Into<Adjustment>,
         now_us: u64,
     ) -> Result<(), Difference> {
+        let delta = delta.into();
         self.seen.saw("adjust");
         let script = self.scripts.adjust.clone();
         let answer = self.change(&script, (subject, limits), delta.to_string(), now_us);
-        let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
+        let expected = self.model.adjust(subject, limits, &delta, Time::from_micros(now_us));
         let what = format!("{limits} {subject} adjust {delta} at {now_us}");
         self.changed((subject, limits), &what, &answer, &expected, now_us)
     }
@@ -101,13 +108,14 @@ impl Pair {
         &mut self,
         subject: &str,
         limits: &LimitSet,
-        cost: u64,
+        cost: impl Into<Cost>,
         now_us: u64,
     ) -> Result<(), Difference> {
+        let cost = cost.into();
         self.seen.saw("charge");
         let script = self.scripts.charge.clone();
         let answer = self.change(&script, (subject, limits), cost.to_string(), now_us);
-        let expected = self.model.charge_anyway(subject, limits, cost, Time::from_micros(now_us));
+        let expected = self.model.charge_anyway(subject, limits, &cost, Time::from_micros(now_us));
         let what = format!("{limits} {subject} charge {cost} at {now_us}");
         self.changed((subject, limits), &what, &answer, &expected, now_us)
     }
@@ -195,4 +203,19 @@ impl Pair {
         self.record(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
         Ok(())
     }
+}
+
+/// What is left of a charge of several units, which the answer says as a text of what was given
+/// back. The text becomes a 0, or is left out where nothing was given back now.
+fn in_numbers(answer: &mut Reply, charged: &Cost) -> Option<Cost> {
+    let Reply::List(list) = answer else { return None };
+    let Some(Reply::Text(sum)) = list.get(2) else { return None };
+    let sum = Cost::parse_used(std::str::from_utf8(sum).unwrap()).unwrap();
+    if list.len() == 3 {
+        list.pop();
+    } else {
+        list[2] = Reply::Int(0);
+    }
+    let portion = engine::Portion::part(charged.amounts(), sum.amounts(), 0.into());
+    Some(portion.left_after())
 }

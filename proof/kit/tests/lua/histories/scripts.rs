@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use tollgate::LimitSet;
 use tollgate::engine::Mode;
+use tollgate::{Cost, Unit};
 use tollgate_redis::Script;
 use tollgate_redis::compose::{self, Check, Clock, Parts};
 
@@ -40,21 +41,32 @@ pub(crate) struct Scripts {
     pub(super) reset: Rc<Script>,
 }
 
+/// A kind of question: its mode, whether it is one of several, and the units of its cost, if that is
+/// not plain.
+type Asked = (Mode, bool, Vec<Unit>);
+
+/// The units of a cost that is not plain.
+pub(super) fn units_of(cost: &Cost) -> Vec<Unit> {
+    match cost.plain() {
+        Some(_) => Vec::new(),
+        None => cost.amounts().iter().map(|(unit, _)| *unit).collect(),
+    }
+}
+
 /// The script of one question about these limits, or of several.
 struct Composed {
     sets: Vec<LimitSet>,
     /// Their tags, with the edges of calendars.
     tags: Vec<String>,
-    mode: Mode,
-    several: bool,
+    asked: Asked,
     script: Rc<Script>,
     /// The one that takes its numbers.
     given: Rc<Script>,
 }
 
 impl Composed {
-    fn answers(&self, sets: &[&LimitSet], mode: Mode, several: bool) -> bool {
-        (self.mode, self.several) == (mode, several)
+    fn answers(&self, sets: &[&LimitSet], asked: &Asked) -> bool {
+        self.asked == *asked
             && self.sets.iter().eq(sets.iter().copied())
             && self.tags == sets.iter().map(|set| compose::set_tag(set)).collect::<Vec<_>>()
     }
@@ -80,32 +92,41 @@ impl Scripts {
 
     /// The script of one such question, or of several.
     pub(crate) fn check(&mut self, sets: &[&LimitSet], mode: Mode, several: bool) -> Rc<Script> {
-        Rc::clone(&self.composed(sets, mode, several).script)
+        self.check_of(sets, (mode, several, Vec::new()))
+    }
+
+    /// The same by the units of the cost.
+    pub(super) fn check_of(&mut self, sets: &[&LimitSet], asked: Asked) -> Rc<Script> {
+        Rc::clone(&self.composed(sets, asked).script)
     }
 
     /// The script of one such question that takes the numbers of its limits.
-    pub(super) fn given(&mut self, sets: &[&LimitSet], mode: Mode) -> Rc<Script> {
-        Rc::clone(&self.composed(sets, mode, false).given)
+    pub(super) fn given(&mut self, sets: &[&LimitSet], mode: Mode, units: Vec<Unit>) -> Rc<Script> {
+        Rc::clone(&self.composed(sets, (mode, false, units)).given)
     }
 
-    fn composed(&mut self, sets: &[&LimitSet], mode: Mode, several: bool) -> &Composed {
-        let known = self.checks.iter().position(|known| known.answers(sets, mode, several));
+    fn composed(&mut self, sets: &[&LimitSet], asked: Asked) -> &Composed {
+        let known = self.checks.iter().position(|known| known.answers(sets, &asked));
         let index = known.unwrap_or_else(|| {
-            let composed = self.compose(sets, mode, several);
+            let composed = self.compose(sets, asked);
             self.checks.push(composed);
             self.checks.len() - 1
         });
         &self.checks[index]
     }
 
-    fn compose(&mut self, sets: &[&LimitSet], mode: Mode, several: bool) -> Composed {
-        let (texts, mut check) = (&self.texts, Check::new(mode));
+    fn compose(&mut self, sets: &[&LimitSet], asked: Asked) -> Composed {
+        let (mode, several, units) = &asked;
+        let (texts, mut check) = (&self.texts, Check::new(*mode));
         check.clock = self.clock;
+        if !units.is_empty() {
+            check.units.clone_from(units);
+        }
         let script = match several {
             false => check.compose(sets, &texts.parts),
             true => check.compose_batch(sets, &texts.parts),
         };
-        let shape = format!("{mode:?} {}", compose::shape(sets));
+        let shape = format!("{mode:?} {units:?} {}", compose::shape(sets));
         let given = self.given.entry(shape).or_insert_with(|| {
             let script = check.compose_with_number_args(sets, &texts.parts);
             Rc::new(texts.script(script.expect("all are in Lua")))
@@ -113,8 +134,7 @@ impl Scripts {
         Composed {
             sets: sets.iter().copied().cloned().collect(),
             tags: sets.iter().map(|set| compose::set_tag(set)).collect(),
-            mode,
-            several,
+            asked,
             script: Rc::new(texts.script(script.expect("all are in Lua"))),
             given: Rc::clone(given),
         }
