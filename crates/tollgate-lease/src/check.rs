@@ -6,12 +6,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::operation::Check;
-use tollgate::{Authority, Counted, Lease, Question, Store, StoreError};
+use tollgate::{Authority, Cost, Counted, Lease, Question, Store, StoreError};
 
 use crate::denial::{Asked, Denial};
-use crate::deny_cache::denied_cost;
 use crate::holding::{Flight, Renewal, Step, Turn};
-use crate::leased::{Counts, Leased, add};
+use crate::leased::{Counts, Leased, add, leased_of};
 use crate::lot::{Lot, receipts_of};
 
 /// The answer of a lease to a check.
@@ -121,8 +120,8 @@ impl<S: Store> Leased<S> {
         let receipts = receipts_of(units);
         // As many as there are will do, where this check needs no more than one.
         let mode = if renewal.need <= 1 { Mode::Partial } else { Mode::Whole };
-        let counts = [part];
-        let mut question = Question::new(&counts, units, mode).with_receipts(receipts);
+        let (counts, cost) = ([part], Cost::of_unit(*lease.unit(), units));
+        let mut question = Question::new(&counts, &cost, mode).with_receipts(receipts);
         question.deadline = deadline;
         let sent_us = self.now_us();
         add(&self.0.counts.asked, 1);
@@ -142,7 +141,7 @@ impl<S: Store> Leased<S> {
         let is_denied = outcome.granted == 0;
         let got = self.with_holding(hash, &part, |holding| {
             if is_denied {
-                let cost = denied_cost(units, mode);
+                let cost = if mode == Mode::Partial { 1 } else { units };
                 if let Some(denial) = Denial::new(&outcome, cost, asked, self.0.longest_us) {
                     holding.denied(denial, asked, (lease, self.0.longest_us));
                 }
@@ -184,8 +183,9 @@ impl<S: Store> Leased<S> {
         part: Counted<'_>,
     ) -> Result<Outcome, StoreError> {
         let Question { mode, deadline, .. } = *question;
-        let cost = question.cost.first();
-        let Some(lease) = part.limits.lease() else { return self.ask(question).await };
+        let Some((lease, cost)) = leased_of(&part, question.cost) else {
+            return self.ask(question).await;
+        };
         // A part of a larger cost is granted by the store, which knows all that remains.
         if mode.is_partial() && cost > 1 {
             add(&self.0.counts.asked, 1);
@@ -208,7 +208,6 @@ impl<S: Store> Leased<S> {
         let asked = Asked { sent_us, answered_us: self.now_us() };
         self.with_holding(self.hash(part.subject), &part, |holding| {
             holding.answered(&outcome, asked);
-            let cost = denied_cost(cost, mode);
             if let Some(denial) = Denial::new(&outcome, cost, asked, self.0.longest_us) {
                 holding.denied(denial, asked, (lease, self.0.longest_us));
             }
@@ -222,13 +221,14 @@ impl<S: Store> Leased<S> {
         &self,
         question: &Question<'_>,
     ) -> Result<Outcome, StoreError> {
-        let Question { deadline, .. } = *question;
-        let cost = question.cost.first();
-        let mut aside = SetAside { leased: self, cost, spent: SmallVec::new() };
+        let Question { deadline, cost, .. } = *question;
+        let mut aside = SetAside { leased: self, spent: SmallVec::new() };
         let mut rest: SmallVec<[Counted<'_>; 1]> = SmallVec::new();
         for (place, part) in question.parts.iter().enumerate() {
-            let got = match part.limits.lease() {
-                Some(lease) => self.lease(*part, lease, cost, (deadline, self.now_us())).await?,
+            let got = match leased_of(part, cost) {
+                Some((lease, units)) => {
+                    self.lease(*part, lease, units, (deadline, self.now_us())).await?
+                }
                 None => LeaseAnswer::Ask(false),
             };
             match got {
@@ -242,7 +242,7 @@ impl<S: Store> Leased<S> {
             return self.ask(question).await;
         }
         let mut outcome = match rest.is_empty() {
-            true => aside.outcome(),
+            true => aside.outcome(cost.first()),
             false => {
                 let mut rest_of = *question;
                 rest_of.parts = &rest;
@@ -264,17 +264,16 @@ fn left_of(deadline: Option<Duration>, started_us: u64, now_us: u64) -> Option<D
 /// this is dropped, unless the check was admitted.
 struct SetAside<'a, S: Store> {
     leased: &'a Leased<S>,
-    cost: u64,
     /// With the places of the counts in the question.
     spent: SmallVec<[(usize, Counted<'a>, Outcome); 1]>,
 }
 
 impl<S: Store> SetAside<'_, S> {
     /// The answer where nothing else is asked about.
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self, granted: u64) -> Outcome {
         let first = self.spent.first().map(|(_, _, outcome)| (outcome.receipt, outcome.now));
         let (receipt, now) = first.unwrap_or_default();
-        Outcome::new(self.cost, SmallVec::new(), receipt, now)
+        Outcome::new(granted, SmallVec::new(), receipt, now)
     }
 
     /// Adds the fields of the units that were set aside to the answer about the rest, in the order
@@ -288,7 +287,7 @@ impl<S: Store> SetAside<'_, S> {
                     let mut fields = *fields;
                     if outcome.granted == 0 {
                         // It is put back.
-                        fields.remaining = fields.remaining.saturating_add(self.cost);
+                        fields.remaining = fields.remaining.saturating_add(spent.granted);
                     }
                     fields
                 })),
@@ -306,7 +305,7 @@ impl<S: Store> Drop for SetAside<'_, S> {
         for (_, part, outcome) in self.spent.drain(..) {
             let (hash, now_us) = (self.leased.hash(part.subject), self.leased.now_us());
             self.leased.with_holding(hash, &part, |holding| {
-                holding.put_back(outcome.receipt, self.cost, now_us);
+                holding.put_back(outcome.receipt, outcome.granted, now_us);
             });
         }
     }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate::engine::{Fields, Outcome};
-use tollgate::{Authority, Time};
+use tollgate::{Amounts, Authority, Cost, Limit, Time, Unit};
 
 use crate::clock::surely_within;
 
@@ -11,7 +11,9 @@ use crate::clock::surely_within;
 /// Times are those of the node, in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Denial {
-    cost: u64,
+    cost: Cost,
+    /// The units that were denied of a cost of several.
+    units: Vec<Unit>,
     fields: SmallVec<[Fields; 2]>,
     now: Time,
     answered_us: u64,
@@ -28,7 +30,12 @@ pub(crate) struct Asked {
 impl Denial {
     /// Keeps the denial of `cost`, for at most `longest_us`. `None` if it is not a denial, if a
     /// store lacks room, or if it waits for open holds: settling one ends it.
-    pub(crate) fn new(outcome: &Outcome, cost: u64, asked: Asked, longest_us: u64) -> Option<Self> {
+    pub(crate) fn new(
+        outcome: &Outcome,
+        cost: impl Into<Cost>,
+        asked: Asked,
+        longest_us: u64,
+    ) -> Option<Self> {
         if outcome.granted > 0 || outcome.shared || outcome.is_until_hold() {
             return None;
         }
@@ -39,7 +46,19 @@ impl Denial {
             None => longest,
         };
         let (fields, answered_us) = (outcome.fields.clone(), asked.answered_us);
-        Some(Self { cost, fields, now: outcome.now, answered_us, until_us })
+        let (cost, units) = (cost.into(), Vec::new());
+        Some(Self { cost, units, fields, now: outcome.now, answered_us, until_us })
+    }
+
+    /// The same denial, which is about the units that were denied by these limits alone. As much of
+    /// each, with no more of the others, would have got the same answer.
+    pub(crate) fn by_unit<'l>(self, limits: impl Iterator<Item = &'l Limit>) -> Self {
+        if self.cost.plain().is_some() {
+            return self;
+        }
+        let denied = limits.zip(&self.fields).filter(|(_, it)| it.retry_after_us != Some(0));
+        let units = denied.map(|(limit, _)| *limit.unit()).collect();
+        Self { units, ..self }
     }
 
     /// The denial of one unit more, after an answer that took all that remained.
@@ -50,7 +69,8 @@ impl Denial {
             fields.retry_after_us = Some(1);
         }
         let answered_us = asked.answered_us;
-        Self { cost: 1, fields, now: outcome.now, answered_us, until_us: answered_us }
+        let (cost, units) = (1.into(), Vec::new());
+        Self { cost, units, fields, now: outcome.now, answered_us, until_us: answered_us }
     }
 
     /// The same denial, which holds for `pause_us` after it was answered, or longer.
@@ -61,8 +81,16 @@ impl Denial {
 
     /// Whether `cost` is denied at `now_us`.
     #[inline]
-    pub(crate) fn denies(&self, cost: u64, now_us: u64) -> bool {
-        cost == self.cost && now_us < self.until_us
+    pub(crate) fn denies<'c>(&self, cost: impl Into<Amounts<'c>>, now_us: u64) -> bool {
+        let cost = cost.into();
+        now_us < self.until_us && (cost == self.cost.amounts() || self.denies_units(cost))
+    }
+
+    fn denies_units(&self, cost: Amounts<'_>) -> bool {
+        let own = self.cost.amounts();
+        !self.units.is_empty()
+            && self.units.iter().all(|unit| cost.of(unit) == own.of(unit))
+            && cost.iter().all(|(unit, amount)| amount <= own.of(unit))
     }
 
     /// When it has passed.

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use smallvec::SmallVec;
 use tollgate::engine::{Mode, Outcome, counts_denial};
-use tollgate::{Counted, LimitSet, Subject};
+use tollgate::{Amounts, Counted, LimitSet, Subject};
 
 use crate::denial::{Asked, Denial};
 use crate::table::Table;
@@ -49,9 +49,10 @@ impl Denied {
     }
 }
 
-/// The cost that a denial is about. A partial check is denied where one unit is.
-pub(crate) fn denied_cost(cost: u64, mode: Mode) -> u64 {
-    if mode.is_partial() { 1 } else { cost }
+/// The cost that a denial is about. A partial check is denied where one of its first unit is.
+pub(crate) fn denied_cost<'c>(cost: impl Into<Amounts<'c>>, mode: Mode) -> Amounts<'c> {
+    let cost = cost.into();
+    if mode.is_partial() { cost.with_first(1) } else { cost }
 }
 
 /// Whether the store has to see the denial again, since a ban that does not run counts it.
@@ -77,7 +78,7 @@ impl DenyCache {
         &self,
         hash: u64,
         parts: &[Counted<'_>],
-        cost: u64,
+        cost: Amounts<'_>,
         now_us: u64,
         hashes: impl Iterator<Item = u64>,
     ) -> Option<Outcome> {
@@ -92,7 +93,7 @@ impl DenyCache {
         &self,
         hash: u64,
         parts: &[Counted<'_>],
-        (outcome, cost): (&Outcome, u64),
+        (outcome, cost): (&Outcome, Amounts<'_>),
         asked: Asked,
         changes: u32,
     ) {
@@ -103,6 +104,7 @@ impl DenyCache {
         if denial.is_over(asked.answered_us) {
             return;
         }
+        let denial = denial.by_unit(parts.iter().flat_map(|part| part.limits.limits()));
         let mut shard = self.denied.lock(hash);
         if let Some(denied) = shard.find(hash, |denied| denied.is(parts)) {
             (denied.denial, denied.changes) = (denial, changes);

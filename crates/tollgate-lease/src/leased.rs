@@ -10,7 +10,7 @@ use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::operation::Check;
-use tollgate::{Clock, Counted, LimitSet, Question, Store, StoreError, Subject};
+use tollgate::{Amounts, Clock, Counted, Lease, LimitSet, Question, Store, StoreError, Subject};
 
 use crate::BootClock;
 use crate::denial::Asked;
@@ -259,7 +259,12 @@ impl<S: Store> Leased<S> {
 
     /// The denial of a question that needs not be asked.
     #[inline]
-    pub(crate) fn denial(&self, parts: &[Counted<'_>], cost: u64, mode: Mode) -> Option<Outcome> {
+    pub(crate) fn denial(
+        &self,
+        parts: &[Counted<'_>],
+        cost: Amounts<'_>,
+        mode: Mode,
+    ) -> Option<Outcome> {
         let cache = self.0.denied.as_ref().filter(|_| !mode.is_peek())?;
         let (hash, cost) = (self.hash_of_all(parts), denied_cost(cost, mode));
         let denied = cache.get(hash, parts, cost, self.now_us(), self.hashes(parts))?;
@@ -269,8 +274,7 @@ impl<S: Store> Leased<S> {
 
     /// Asks the store, unless it has denied the same just now.
     pub(crate) async fn ask(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let Question { mode, .. } = *question;
-        let cost = question.cost.first();
+        let Question { mode, cost, .. } = *question;
         if let Some(denied) = self.denial(question.parts, cost, mode) {
             return Ok(denied);
         }
@@ -347,6 +351,15 @@ impl<S: Store> Leased<S> {
         let worth = |held: &NodeCount| held.holding.worth(&held.limits, now_us);
         shard.add(hash, held, worth).is_some()
     }
+}
+
+/// The lease of a count, and the amount of its unit in a cost. `None` without a lease, and for an
+/// amount of 0: the store knows if such a check is admitted.
+#[inline]
+pub(crate) fn leased_of<'l>(part: &Counted<'l>, cost: Amounts<'_>) -> Option<(&'l Lease, u64)> {
+    let lease = part.limits.lease()?;
+    let amount = cost.of(lease.unit());
+    (amount > 0).then_some((lease, amount))
 }
 
 /// Adds to a counter.

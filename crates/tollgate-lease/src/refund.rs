@@ -1,7 +1,7 @@
 //! Units that go back: to a live lease, or to the store.
 
 use tollgate::{
-    Amounts, Charges, Cost, Receipt, Refund, Store, StoreError, Unit, engine, operation,
+    Amounts, Charges, Cost, Lease, Receipt, Refund, Store, StoreError, Unit, engine, operation,
 };
 
 use crate::leased::{Leased, NodeCount, add};
@@ -61,10 +61,8 @@ impl<S: Store> Leased<S> {
         let (at, at_us) = lot.charged_at();
         let at_us = at_us.iter().copied();
         let charges = Charges::new(held.subject.clone(), held.limits.clone(), at_us);
-        let cost = Cost::of_unit(
-            held.limits.limits().first().map_or(Unit::REQUESTS, |limit| *limit.unit()),
-            units,
-        );
+        let unit = held.limits.lease().map_or(&Unit::REQUESTS, Lease::unit);
+        let cost = Cost::of_unit(*unit, units);
         let mut receipt = Receipt::new(self.identity(), number, at, cost, [charges]);
         receipt.shard = held.shard.as_deref().map(str::to_owned);
         receipt

@@ -13,13 +13,18 @@ use tollgate::{
 };
 
 use crate::holding::Holding;
-use crate::leased::{Leased, add};
+use crate::leased::{Leased, add, leased_of};
 
 impl<S: Store> Leased<S> {
     /// The answer of a question about one leased count, if nothing needs to be asked.
     #[inline]
-    fn leased_answer(&self, counted: &Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        let lease = counted.limits.lease()?;
+    fn leased_answer(
+        &self,
+        counted: &Counted<'_>,
+        cost: Amounts<'_>,
+        mode: Mode,
+    ) -> Option<Outcome> {
+        let (lease, cost) = leased_of(counted, cost)?;
         let hash = self.hash(counted.subject);
         // One line of memory, where the table would take several.
         if !self.0.recent.has(hash) {
@@ -47,9 +52,6 @@ impl<S: Store> Leased<S> {
             return None;
         };
         let mode @ (Mode::Whole | Mode::Peek) = question.mode else { return None };
-        let Some(cost) = cost.plain() else {
-            return self.0.store.perform_now(&Check::new(question));
-        };
         let known = match counted.limits.lease() {
             Some(_) => self.leased_answer(counted, cost, mode),
             None => self.denial(question.parts, cost, mode),
@@ -102,14 +104,12 @@ impl<S: Store> Operations for Leased<S> {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let Question { parts, cost, mode, request, .. } = *question;
         // A retry under a request id has to meet the store's memory of it, and holds are the
-        // store's to keep. Of other units than requests nothing is leased.
-        let leasable = cost.plain().filter(|_| request.is_none() && !question.is_about_holds());
-        let Some(cost) = leasable else {
+        // store's to keep.
+        if request.is_some() || question.is_about_holds() {
             add(&self.0.counts.asked, 1);
             return self.0.store.perform(&Check::new(question)).await;
-        };
-        let is_leased = parts.iter().any(|part| part.limits.lease().is_some());
-        if !is_leased {
+        }
+        if !parts.iter().any(|part| leased_of(part, cost).is_some()) {
             return self.ask(question).await;
         }
         // The rare case is boxed: the futures around a check hold its future and move it.

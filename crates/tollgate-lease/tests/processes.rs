@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Authority, Clock, LimitSet, Limiter};
+use tollgate::{Ask, Authority, Clock, Cost, LimitSet, Limiter};
 use tollgate_lease::{BootClock, Leased};
 use tollgate_proof::history::{
     Bounds, Call, CallOutcome, Fault, FaultKind, History, Promise, RecordedCount, Verdict, check,
@@ -191,6 +191,38 @@ fn nodes_on_a_cluster_never_admit_more_than_the_bound() {
         for server in cluster.servers() {
             if freeze { server.freeze() } else { server.thaw() }
         }
+    });
+}
+
+/// Receipts are set aside for amounts of another unit as for requests.
+#[test]
+fn leases_of_tokens_admit_what_the_limit_admits() {
+    let server = redis_or_skip!();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let text = "100000/h of tokens via sliding_log lease 5000 for 1m";
+        let start = async || {
+            let options = Options::from_url(&server.url()).unwrap();
+            let options = options.deadline(Duration::from_secs(30));
+            let store = RedisStore::builder(options).connect().await.unwrap();
+            Limiter::new(text.parse::<LimitSet>().unwrap(), Leased::new(store))
+        };
+        let (node, other) = (start().await, start().await);
+        let ask = || Ask::new("a").cost(Cost::new([("tokens", 70)]).unwrap());
+        let mut receipts = Vec::new();
+        for _ in 0..2_000 {
+            receipts.extend(node.check(ask()).await.unwrap().receipt());
+        }
+        assert_eq!(receipts.len(), 1_428);
+        let counters = node.store().counters();
+        assert!(counters.admitted > 1_000, "{counters:?}");
+        for receipt in &receipts[..100] {
+            assert_eq!(other.refund(receipt).await.unwrap().given, [70]);
+            assert!(other.refund(receipt).await.unwrap().already);
+        }
+        node.store().give_back().await;
+        let left = other.check(ask().peek()).await.unwrap().remaining();
+        assert_eq!(left, 100_000 - 1_328 * 70);
     });
 }
 

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
-use tollgate::{Ask, Limiter, Period};
+use tollgate::{Ask, Cost, Limiter, Period};
 use tollgate_lease::Leased;
 
 use crate::sim::{Flying, Remote, World, most_within};
 
 /// Limits with leases, and windows to look at.
-const LIMITS: [&str; 10] = [
+const LIMITS: [&str; 12] = [
     "20/100ms via gcra lease 5 for 20ms",
     "20/100ms burst 40 via token_bucket lease 10 for 100ms",
     "12/50ms burst 4 via gcra lease 2 for 5ms",
@@ -20,6 +20,8 @@ const LIMITS: [&str; 10] = [
     "25/100ms precision 20ms via sliding_window lease 6 for 100ms",
     "25/100ms precision 25ms rounding interpolate via sliding_window lease 6 for 10ms",
     "40/100ms via gcra lease auto 20%",
+    "20/100ms of tokens via gcra lease 5 for 20ms",
+    "25/100ms of tokens via sliding_log lease 12 for 30ms",
 ];
 
 #[derive(Clone, Debug)]
@@ -56,6 +58,7 @@ struct Node {
 /// Runs the events; returns what was admitted, and when.
 fn run(limits: &str, rates: &[u64; NODES], events: &[Event]) -> Vec<(u64, u64)> {
     let world = World::new();
+    let unit = *crate::sim::set(limits).limits()[0].unit();
     let node = |place: usize| {
         let (remote, mut clock) = (world.remote(), world.node_clock());
         (clock.rate, clock.ahead_us) = (rates[place], 1_000 * place as u64);
@@ -86,7 +89,7 @@ fn run(limits: &str, rates: &[u64; NODES], events: &[Event]) -> Vec<(u64, u64)> 
                 }
             }
             Event::Checks(place, cost, times) => {
-                let ask = || Ask::new("a").cost(cost);
+                let ask = || Ask::new("a").cost(Cost::of_unit(unit, cost));
                 for _ in 0..times {
                     let limiter = &nodes[place].limiter;
                     flying.push((place, Flying::new(limiter, ask())));

@@ -9,3 +9,4 @@ mod checks;
 mod deny_cache;
 mod faults;
 mod sim;
+mod units;

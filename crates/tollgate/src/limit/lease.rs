@@ -91,6 +91,7 @@ pub struct Lease {
     size: LeaseSize,
     ttl: Period,
     units: u64,
+    unit: Unit,
 }
 
 /// The part of a lease that is wrong.
@@ -119,6 +120,12 @@ impl Lease {
     #[must_use]
     pub fn ttl(&self) -> Period {
         self.ttl
+    }
+
+    /// The unit of which a node charges ahead: that of each limit of the set.
+    #[must_use]
+    pub fn unit(&self) -> &Unit {
+        &self.unit
     }
 
     /// The most units that one node holds, those of a renewal included.
@@ -150,7 +157,7 @@ impl Lease {
         ttl: Option<Period>,
     ) -> Result<Self, LeaseRefusal> {
         let refuse = |part, what: String, remedy: String| Err(LeaseRefusal { part, what, remedy });
-        check_kinds(limits)?;
+        let unit = unit_of(limits)?;
         let least = limits.iter().min_by_key(|limit| limit.capacity());
         let capacity = least.map_or(0, Limit::capacity);
         if let Some(limit) = limits.iter().find(|limit| limit.capacity() < 2 * MIN_UNITS) {
@@ -220,12 +227,12 @@ impl Lease {
             let part = if ttl.is_some() { LeasePart::Ttl } else { LeasePart::Size };
             return refuse(part, what, remedy);
         };
-        Ok(Self { size, ttl: ttl_within, units })
+        Ok(Self { size, ttl: ttl_within, units, unit })
     }
 }
 
-/// Refuses limits that no node can charge ahead, whatever their numbers.
-fn check_kinds(limits: &[Limit]) -> Result<(), LeaseRefusal> {
+/// The unit that a node can charge ahead of these limits, whatever their numbers.
+fn unit_of(limits: &[Limit]) -> Result<Unit, LeaseRefusal> {
     let refuse = |what: String, remedy: &str| {
         Err(LeaseRefusal { part: LeasePart::Size, what, remedy: remedy.to_owned() })
     };
@@ -235,13 +242,15 @@ fn check_kinds(limits: &[Limit]) -> Result<(), LeaseRefusal> {
             "leave out the lease, or the ban",
         );
     }
-    let is_other = |limit: &&Limit| ![Unit::REQUESTS, Unit::SLOTS].contains(limit.unit());
-    match limits.iter().find(is_other) {
+    // Slots are held, and never charged.
+    let mut charged = limits.iter().filter(|limit| *limit.unit() != Unit::SLOTS);
+    let first = charged.next().map_or(Unit::REQUESTS, |limit| *limit.unit());
+    match charged.find(|limit| *limit.unit() != first) {
         Some(limit) => refuse(
-            format!("a node charges requests ahead, and `{limit}` counts {}", limit.unit()),
-            "leave out the lease",
+            format!("a lease is of one unit: `{limit}` counts {}, not {first}", limit.unit()),
+            "leave out the lease, or give each unit a set of limits of its own",
         ),
-        None => Ok(()),
+        None => Ok(first),
     }
 }
 
