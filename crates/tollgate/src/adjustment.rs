@@ -41,6 +41,12 @@ impl Adjustment {
         Ok(Self(size.amounts().iter().map(|(unit, _)| signed(unit)).collect()))
     }
 
+    /// An adjustment of one unit.
+    #[must_use]
+    pub fn of_unit(unit: Unit, by: i64) -> Self {
+        Self(smallvec![(unit, by)])
+    }
+
     /// The amount of a unit: 0 for one that is not named.
     #[must_use]
     pub fn of(&self, unit: &Unit) -> i64 {
@@ -83,7 +89,7 @@ impl Adjustment {
 
 impl From<i64> for Adjustment {
     fn from(requests: i64) -> Self {
-        Self(smallvec![(Unit::REQUESTS, requests)])
+        Self::of_unit(Unit::REQUESTS, requests)
     }
 }
 

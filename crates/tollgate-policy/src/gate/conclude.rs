@@ -9,7 +9,7 @@ use tollgate::{Cost, Decision, Error, Limiter, MemoryStore, Receipt, Store};
 use super::Answer;
 use super::answer::Kept;
 use super::live::Live;
-use super::local::{Demand, InlineShares, LocalCounts, SharedCount};
+use super::local::{Demand, InlineShares, LocalCounts, SharedCount, counted_by};
 use super::shared::Inner;
 use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
@@ -85,7 +85,7 @@ impl<S: Store> Inner<S> {
             Some((*part, SharedCount { subject, whole: &ready.whole, local }))
         });
         let counts = shared.clone().map(|(_, count)| count);
-        let cost = plan.cost.clone();
+        let cost = counted_by(&plan.cost, counts.clone());
         let demand = Demand { cost, is_partial: false, is_peek, waits: plan.waits };
         let Ok(decision) = self.local().decide(counts.clone(), &demand, plan.request()) else {
             return Answer::new(live, plan, Err(error));

@@ -1,13 +1,14 @@
 //! The decisions of this process alone while the store is away: by its share of each limit, by the
 //! same strategies, in memory.
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tollgate::{
-    Ask, Cost, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId,
-    Store as _, Subject, at_once,
+    Adjustment, Ask, Cost, Decision, Error, Limit, LimitSet, Limiter, MemoryStore, ParseError,
+    Receipt, RequestId, Store as _, Subject, Unit, at_once,
 };
 
 use super::known::{Note, Notes, RecentCounts};
@@ -139,24 +140,30 @@ impl LocalCounts {
         if known.iter().all(Option::is_none) {
             return Ok(());
         }
-        let ask = || Ask::new(subject).under(&local.limits);
-        let fresh = self.limiter.check(ask().peek()).now()?;
-        // A full memory counts newcomers together: they must not begin with the use of each.
-        if fresh.is_shared() {
-            return Ok(());
-        }
-        let beyond = |(report, note): (tollgate::Report<'_>, Option<Note>)| {
-            note.map_or(0, |note| report.remaining().saturating_sub(local.share.of(note.remaining)))
-        };
-        // One correction takes as much from every limit of the set.
-        let beyond = fresh.reports().zip(known).map(beyond).max().unwrap_or(0);
-        match i64::try_from(beyond) {
-            Ok(beyond @ 1..) => {
-                let taken = at_once(self.limiter.admin().adjust(ask(), -beyond));
-                taken.map_or(Ok(()), |taken| taken.map(drop))
+        let units = local.limits.limits().iter().filter(|limit| limit.has_capacity()).map(unit_of);
+        let units: BTreeSet<Unit> = units.collect();
+        for unit in units {
+            let ask = || Ask::new(subject).under(&local.limits).cost(Cost::of_unit(unit, 1));
+            let fresh = self.limiter.check(ask().peek()).now()?;
+            // A full memory counts newcomers together: they must not begin with the use of each.
+            if fresh.is_shared() {
+                return Ok(());
             }
-            _ => Ok(()),
+            let beyond = |(report, note): (tollgate::Report<'_>, &Option<Note>)| {
+                let (limit, note) = (report.limit(), note.as_ref()?);
+                // A ban bounds every unit.
+                let bounds = unit_of(limit) == unit || !limit.has_capacity();
+                let most = local.share.of(note.remaining);
+                bounds.then(|| report.remaining().saturating_sub(most))
+            };
+            // One correction takes as much from every limit of the unit.
+            let beyond = fresh.reports().zip(&known).filter_map(beyond).max().unwrap_or(0);
+            if let Ok(beyond @ 1..) = i64::try_from(beyond) {
+                let by = Adjustment::of_unit(unit, -beyond);
+                at_once(self.limiter.admin().adjust(ask(), by)).transpose()?;
+            }
         }
+        Ok(())
     }
 
     /// Decides by the shares of these counts.
@@ -190,6 +197,28 @@ impl LocalCounts {
     /// True for the receipt of a charge that was made here.
     pub(super) fn issued(&self, receipt: &Receipt) -> bool {
         self.limiter.store().issued(receipt)
+    }
+}
+
+/// The amounts of a cost that these counts have limits of. The others are of policies that count
+/// nothing while the store is away.
+pub(super) fn counted_by<'a>(
+    cost: &Cost,
+    counts: impl Iterator<Item = SharedCount<'a>> + Clone,
+) -> Cost {
+    let is_counted = |unit: &Unit| {
+        let mut limits = counts.clone().flat_map(|count| count.whole.limits());
+        limits.any(|limit| limit.has_capacity() && [*limit.unit(), unit_of(limit)].contains(unit))
+    };
+    let amounts = cost.amounts().iter().filter(|(unit, _)| is_counted(unit));
+    amounts.map(|(unit, amount)| (*unit, amount)).collect()
+}
+
+/// The unit of which a limit bounds a cost: a plain number of requests is of slots, too.
+fn unit_of(limit: &Limit) -> Unit {
+    match *limit.unit() {
+        Unit::SLOTS => Unit::REQUESTS,
+        unit => unit,
     }
 }
 

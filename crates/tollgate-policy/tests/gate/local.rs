@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::{Ask, LimitKind, LimitSet, Patience, RequestId};
+use tollgate::{Ask, Cost, LimitKind, LimitSet, Patience, RequestId};
 use tollgate_policy::{Authority, OnFailure, Terms};
 
 use super::failures::Log;
@@ -305,6 +305,68 @@ fn inline_limits_have_shares_too() {
         block_on(gate.inline().check(above, terms)).unwrap().outcome(),
         Outcome::FailedClosed
     );
+}
+
+/// Each unit begins from what is known of it.
+#[test]
+fn a_share_is_of_each_unit() {
+    let (gate, store) = local("25 %", "8/h via gcra");
+    let terms = Terms::new("local 50 %".parse().unwrap());
+    let limits: LimitSet =
+        "8/h via sliding_log, 1000/h of tokens via sliding_log, 600/m of tokens via sliding_log"
+            .parse()
+            .unwrap();
+    let check = |cost: &str| {
+        let ask = Ask::new("a").under(&limits).cost(cost.parse::<Cost>().unwrap());
+        block_on(gate.inline().check(ask, terms)).unwrap()
+    };
+    assert_eq!(check("requests=2,tokens=400").authority(), Authority::Store);
+    fails(&store, true);
+    // Half of 6 requests, of 600 tokens and of 200: as much is taken from each limit of a unit.
+    let answer = check("requests=1,tokens=60");
+    assert_eq!((answer.outcome(), answer.authority()), (Outcome::Allowed, Authority::LocalShare));
+    let left: Vec<_> =
+        answer.decision().unwrap().reports().map(|report| report.remaining()).collect();
+    assert_eq!(left, [2, 240, 40]);
+    assert_eq!(check("tokens=41").outcome(), Outcome::Denied);
+    assert_eq!(check("tokens=301").outcome(), Outcome::FailedClosed);
+    assert_eq!(check("requests=2").outcome(), Outcome::Allowed);
+    assert_eq!(check("requests=1,tokens=40").outcome(), Outcome::Denied);
+    let receipt = answer.decision().unwrap().receipt().unwrap();
+    let part = receipt.part(Cost::new([("tokens", 20)]).unwrap());
+    assert_eq!(block_on(gate.inline().refund(part)).unwrap().given, [0, 20, 20]);
+    assert_eq!(check("tokens=60").outcome(), Outcome::Allowed);
+}
+
+/// A policy that admits counts nothing while the store is away, also of its unit.
+#[test]
+fn a_share_is_asked_for_the_units_that_it_counts() {
+    let store = Failing::new();
+    let policies = parse(
+        r#"
+version = 1
+match = "all"
+[[policies]]
+name = "open"
+on_failure = "allow"
+limits = [{ subject = "ip", limit = "1/h" }]
+[[policies]]
+name = "shared"
+on_failure = { local = "50 %" }
+limits = [{ subject = "ip", limit = "1000/h of tokens via sliding_log" }]
+cost = { tokens = { from = "field.tokens", max = 1000, otherwise = 1 } }
+"#,
+    );
+    let gate = Gate::new(policies, store.clone()).unwrap();
+    fails(&store, true);
+    let at = |tokens: &str| {
+        let answer = ask(&gate, &[("ip", "1.1.1.1"), ("field.tokens", tokens)]);
+        (answer.outcome(), answer.authority())
+    };
+    let by_share = |outcome| (outcome, Authority::LocalShare);
+    assert_eq!(at("400"), by_share(Outcome::Allowed));
+    assert_eq!(at("101"), by_share(Outcome::Denied));
+    assert_eq!(at("100"), by_share(Outcome::Allowed));
 }
 
 /// The share remembers ids as a store does, but does not know those that the store answered.

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{Limit, LimitSet, Unit};
+use super::{Limit, LimitSet};
 use crate::error::ParseError;
 use crate::time::Period;
 
@@ -178,10 +178,6 @@ impl Limit {
             let what = format!("the share {share} of `{self}` cannot be counted: {what}");
             ParseError::whole(&self.full_text, what, remedy)
         };
-        if ![Unit::REQUESTS, Unit::SLOTS].contains(self.unit()) {
-            let remedy = "give another answer for when the store fails";
-            return Err(refused(&format!("a node counts requests, not {}", self.unit()), remedy));
-        }
         if let Some(calendar) = &self.quota.calendar {
             let what =
                 format!("a {} outlasts the times when a store is away", calendar.unit().name());
