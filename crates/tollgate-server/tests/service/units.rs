@@ -7,7 +7,7 @@ use crate::redis_client::command;
 use crate::resp::ask::of;
 use crate::{FILE, Service, here};
 
-const LIMIT: &str = "60/h via gcra, 100000/h of tokens via gcra, 3 at once hold 2m";
+const LIMIT: &str = "60/h, 100000/h of tokens via sliding_log, 3 at once hold 2m";
 
 /// The remaining amount of each unit.
 fn left(said: &Value) -> Vec<(String, u64)> {
