@@ -76,6 +76,7 @@ mod read;
 mod ready;
 mod reserve;
 mod resolve;
+mod ruled_limit;
 mod ruling;
 #[cfg(feature = "schema")]
 mod schema;
@@ -92,7 +93,7 @@ pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
     Admin, Admission, Answer, CheckBatch, CostRefused, Counters, Crossing, Current, DecisionMark,
     Event, Gate, GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread,
-    Revision, Shadow, Standing, SubjectCounts, Terms,
+    Revision, Shadow, Standing, StandingRuling, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, ValueList};
 pub use model::{
@@ -108,7 +109,8 @@ pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
 pub use read::{MAX_POLICIES, parse_deadline};
 pub use ready::PolicyPart;
 pub use reserve::{Commit, Commits, Estimate, Reserve};
-pub use ruling::{Effect, MAX_REASON_BYTES, Ruling};
+pub use ruled_limit::RuledLimit;
+pub use ruling::{Effect, MAX_REASON_BYTES, MAX_RULED_BYTES, Ruling};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use source::{Format, MAX_FILE_BYTES};

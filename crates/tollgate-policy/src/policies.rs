@@ -9,7 +9,7 @@ use tollgate::ParseError;
 
 use crate::check::check;
 use crate::clock::Moment;
-use crate::field::{Field, Fields};
+use crate::field::{Field, Fields, closest};
 use crate::index::{Found, Index};
 use crate::model::{Absent, Combine, Dimension, Policy};
 use crate::pattern::{Condition, Pattern};
@@ -326,6 +326,12 @@ impl Policies {
     /// The position of the policy of this name.
     pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
         self.0.places.get(name).copied()
+    }
+
+    /// The name of a policy that may be meant, where there is none of this name.
+    #[must_use]
+    pub fn similar(&self, name: &str) -> Option<&str> {
+        closest(name, self.policies().iter().map(|policy| policy.name.as_str()))
     }
 
     /// The match of a request that meets this one policy.

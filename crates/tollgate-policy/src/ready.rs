@@ -82,6 +82,9 @@ pub struct PolicyPart {
     pub entry: usize,
     /// The position of the override that holds in the entry; `None` for the entry's own limits.
     pub rule: Option<usize>,
+    /// Whether an administrator has set some of its limits for the request: then the decision has
+    /// them, and not those of the policies.
+    pub is_ruled: bool,
 }
 
 /// One for each subject of a question.
@@ -115,7 +118,7 @@ pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleChe
     }
     let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
     Some(SingleCheck {
-        part: PolicyPart { policy, entry: 0, rule: None },
+        part: PolicyPart { policy, entry: 0, rule: None, is_ruled: false },
         field: field.clone(),
         prefix: prefix.clone(),
         limits: limits.whole.clone(),
@@ -162,10 +165,7 @@ fn ready_entry(policy: &Policy, entry: &Entry) -> Result<ReadyEntry, ParseError>
 }
 
 fn ready_limits(policy: &Policy, limits: &LimitSet) -> Result<ReadyLimits, ParseError> {
-    let whole = limits.clone().in_policy(&policy.name)?;
-    let share = policy.on_failure.share();
-    let local = share.map(|share| Ok(Local { share, limits: whole.share(share)? })).transpose()?;
-    Ok(ReadyLimits { whole, local: local.map(Box::new) })
+    ReadyLimits::new(&policy.name, policy.on_failure.share(), limits)
 }
 
 /// A dimension with all its substitutes in order. It terminates: cycles were rejected before.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Cost, Error, LimitSet, MAX_PARTS, RequestId, Subject, SubjectPrefix, Unit};
+use tollgate::{Cost, Error, MAX_PARTS, RequestId, Subject, SubjectPrefix, Unit};
 
 use crate::cost::{Amount, CostRule};
 use crate::field::{Field, Fields, value};
@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     /// The subjects; `parts` has the position of each one's limits, in the same order.
     pub(crate) subjects: SmallVec<[Subject; 1]>,
     pub(crate) parts: Parts,
+    /// For each part the limits that an administrator has set, where there are some.
+    pub(crate) ruled: Option<Box<[Option<Arc<ReadyLimits>>]>>,
     pub(crate) cost: Cost,
     pub(crate) shard: Option<Box<str>>,
     /// The first policy with a cost that is known afterwards.
@@ -49,6 +51,7 @@ impl Plan {
         Self {
             subjects: SmallVec::new(),
             parts: SmallVec::new(),
+            ruled: None,
             cost: Cost::from(1),
             shard: None,
             reserves: None,
@@ -60,6 +63,36 @@ impl Plan {
             waits: false,
             early: None,
         }
+    }
+
+    /// Removes the counts.
+    pub(crate) fn clear(&mut self) {
+        self.subjects.clear();
+        self.parts.clear();
+        self.ruled = None;
+    }
+
+    /// The limits of the part at this place.
+    #[inline]
+    pub(crate) fn limits_at<'l>(
+        &'l self,
+        policies: &'l Policies,
+        place: usize,
+    ) -> Option<&'l ReadyLimits> {
+        if let Some(ruled) = &self.ruled
+            && let Some(Some(set)) = ruled.get(place)
+        {
+            return Some(set);
+        }
+        policies.ready_limits_of(*self.parts.get(place)?)
+    }
+
+    /// The limits of every part.
+    pub(crate) fn limits<'l>(
+        &'l self,
+        policies: &'l Policies,
+    ) -> impl Iterator<Item = &'l ReadyLimits> + Clone {
+        (0..self.parts.len()).filter_map(|place| self.limits_at(policies, place))
     }
 }
 
@@ -151,11 +184,6 @@ pub(crate) enum Cause {
 }
 
 impl Policies {
-    #[inline]
-    pub(crate) fn limits_of(&self, part: PolicyPart) -> Option<&LimitSet> {
-        self.ready_limits_of(part).map(|limits| &limits.whole)
-    }
-
     /// The limits of a part, with their local shares.
     #[inline]
     pub(crate) fn ready_limits_of(&self, part: PolicyPart) -> Option<&ReadyLimits> {
@@ -205,7 +233,7 @@ impl Policies {
                 match ready.subject(fields) {
                     Ok(Some(subject)) => {
                         plan.subjects.push(subject);
-                        plan.parts.push(PolicyPart { policy, entry, rule });
+                        plan.parts.push(PolicyPart { policy, entry, rule, is_ruled: false });
                     }
                     Ok(None) => {}
                     Err(field) => {
@@ -328,18 +356,21 @@ impl Plan {
         self.cost = all;
     }
 
-    /// Whether a limit of this plan counts a unit.
+    /// Whether a limit of this plan counts a unit. Slots count a plain cost, too.
     pub(crate) fn counts(&self, policies: &Policies, unit: &Unit) -> bool {
-        let sets = self.parts.iter().filter_map(|part| policies.limits_of(*part));
-        let mut limits = sets.flat_map(LimitSet::limits);
-        limits.any(|limit| limit.has_capacity() && limit.unit() == unit)
+        let limits = self.limits(policies).flat_map(|set| set.whole.limits());
+        limits.filter(|limit| !limit.is_uncounted()).any(|limit| {
+            limit.has_capacity() && limit.unit() == unit
+                || limit.needs_hold() && *unit == Unit::REQUESTS
+        })
     }
 
-    /// Leaves out the amounts of units that no limit counts, as those of an override may not. If
-    /// none counts any, the store refuses the question.
+    /// Leaves out the amounts of units that no limit counts, as those of an override may not, or of
+    /// a ruling. If none is left because of a ruling, nothing is asked; else the store refuses the
+    /// question.
     #[inline]
     pub(crate) fn keep_counted(&mut self, policies: &Policies) {
-        if self.cost.plain().is_some() {
+        if self.cost.plain().is_some() && self.ruled.is_none() {
             return;
         }
         let amounts = self.cost.amounts().iter();
@@ -347,6 +378,11 @@ impl Plan {
         let counted: Cost = counted.map(|(unit, amount)| (*unit, amount)).collect();
         if !counted.amounts().is_zero() {
             self.cost = counted;
+        } else if self.ruled.is_some() {
+            let policy = self.parts.first().map(|part| part.policy);
+            let (outcome, authority) = (Outcome::Unlimited, Authority::Ruling);
+            self.clear();
+            self.early = Some(Box::new(Early { outcome, authority, policy, cause: None }));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Bans and exemptions that are set at run time, each with an end.
+//! Bans, exemptions and limits that are set at run time, each with an end.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -8,6 +8,10 @@ use tollgate::{MAX_NOTICE_NAME_BYTES, ParseError};
 
 use crate::field::Field;
 use crate::pattern::{Condition, Pattern};
+use crate::ruled_limit::RuledLimit;
+
+/// The most bytes of the limits of a ruling, as texts.
+pub const MAX_RULED_BYTES: usize = 2_048;
 
 /// The longest reason of a ruling, in bytes.
 pub const MAX_REASON_BYTES: usize = 512;
@@ -21,15 +25,18 @@ pub enum Effect {
     Ban,
     /// No limit applies to the requests.
     Exempt,
+    /// Some limits of a policy have other numbers for the requests, or do not count.
+    Set,
 }
 
 impl Effect {
-    /// `ban` or `exempt`.
+    /// `ban`, `exempt` or `set`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ban => "ban",
             Self::Exempt => "exempt",
+            Self::Set => "set",
         }
     }
 }
@@ -52,6 +59,8 @@ pub struct Ruling {
     pub when: Vec<Condition>,
     /// The policy that it applies to; `None` for all policies.
     pub policy: Option<String>,
+    /// The limits that it sets in the policy; empty for a ban and an exemption.
+    pub limits: Vec<RuledLimit>,
     /// The reason, for humans.
     pub reason: Option<String>,
 }
@@ -64,6 +73,8 @@ struct Written {
     when: BTreeMap<String, Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    limits: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -120,7 +131,7 @@ impl Ruling {
                 "give it once, with a list of what it may be".to_owned(),
             );
         }
-        let ruling = Self { effect, when, policy: None, reason: None };
+        let ruling = Self { effect, when, policy: None, limits: Vec::new(), reason: None };
         let bytes = ruling.name().len();
         if bytes > MAX_NOTICE_NAME_BYTES / 2 {
             return refuse(
@@ -135,6 +146,34 @@ impl Ruling {
     #[must_use]
     pub fn in_policy(self, policy: impl Into<String>) -> Self {
         Self { policy: Some(policy.into()), ..self }
+    }
+
+    /// A ruling that sets limits of a policy, as [`Policies::ruled_limit`] reads them.
+    ///
+    /// # Errors
+    /// No limit, one twice, or limits of more than [`MAX_RULED_BYTES`].
+    ///
+    /// [`Policies::ruled_limit`]: crate::Policies::ruled_limit
+    pub fn with_limits(self, mut limits: Vec<RuledLimit>) -> Result<Self, ParseError> {
+        limits.sort_by(|a, b| a.name.cmp(&b.name));
+        let refuse = |what: String, remedy: &str| Err(ParseError::whole("", what, remedy));
+        if limits.is_empty() {
+            let remedy = "say which, e.g. `minute=500/m`, or `minute=unlimited`";
+            return refuse("no limit is set".to_owned(), remedy);
+        }
+        if let Some(twice) = limits.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let remedy = "set each limit once";
+            return refuse(format!("the limit `{}` is given twice", twice[0].name), remedy);
+        }
+        let bytes: usize = limits.iter().map(|it| it.name.len() + it.text().len()).sum();
+        if bytes > MAX_RULED_BYTES {
+            let remedy = "set the limits of fewer at a time";
+            return refuse(
+                format!("the limits take {bytes} bytes, and {MAX_RULED_BYTES} are the most"),
+                remedy,
+            );
+        }
+        Ok(Self { limits, ..self })
     }
 
     /// The same ruling with a reason.
@@ -159,19 +198,30 @@ impl Ruling {
 
     /// The form stored in a store.
     pub(crate) fn written(&self) -> String {
-        let Self { effect, when, policy, reason } = self.clone();
-        let written = Written { effect, when: conditions(&when), policy, reason };
+        let Self { effect, when, policy, limits, reason } = self.clone();
+        let limits = limits.iter().map(|it| (it.name.clone(), it.text().to_owned())).collect();
+        let written = Written { effect, when: conditions(&when), policy, limits, reason };
         serde_json::to_string(&written).unwrap_or_default()
     }
 
     /// Parses the stored form; `None` for one that a newer version wrote.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let Written { effect, when, policy, reason } = serde_json::from_str(text).ok()?;
+        let Written { effect, when, policy, limits, reason } = serde_json::from_str(text).ok()?;
         let when = when
             .iter()
             .map(|(field, any_of)| Condition::parse(field, any_of.iter().map(String::as_str)).ok());
         let ruling = Self::new(effect, when.collect::<Option<Vec<_>>>()?).ok()?;
-        Some(Self { policy, reason, ..ruling })
+        let limits = limits.into_iter().map(|(name, text)| RuledLimit::stored(name, &text));
+        let limits = limits.collect::<Result<Vec<_>, _>>().ok()?;
+        Some(Self { policy, limits, reason, ..ruling }).filter(Self::is_whole)
+    }
+
+    /// Whether it sets limits of a policy, or is of another effect and sets none.
+    pub(crate) fn is_whole(&self) -> bool {
+        match self.effect {
+            Effect::Set => self.policy.is_some() && !self.limits.is_empty(),
+            Effect::Ban | Effect::Exempt => self.limits.is_empty(),
+        }
     }
 }
 
@@ -190,10 +240,13 @@ impl fmt::Display for Ruling {
             }
             write!(f, "{condition}")?;
         }
-        match &self.policy {
-            Some(policy) => write!(f, " in {policy}"),
-            None => Ok(()),
+        if let Some(policy) = &self.policy {
+            write!(f, " in {policy}")?;
         }
+        for (i, limit) in self.limits.iter().enumerate() {
+            write!(f, "{} {limit}", if i == 0 { ":" } else { "," })?;
+        }
+        Ok(())
     }
 }
 

@@ -60,6 +60,7 @@ pub enum Operation {
     Top,
     Ban,
     Exempt,
+    Set,
     Lift,
     Rulings,
     AdminPeek,
@@ -236,6 +237,10 @@ const RULED: &[Field] = &[field("when", Kind::Object), POLICY];
 /// The fields of a new ruling.
 const RULING: &[&[Field]] = &[RULED, &[parsed("for"), text("reason")]];
 
+/// The fields of a ruling that sets limits.
+const SETTING: &[&[Field]] =
+    &[RULED, &[field("limits", Kind::Object), parsed("for"), text("reason")]];
+
 /// The names in the query of operations that may be denied.
 const DENIED: &[&str] = &["deny_status", "retry_after"];
 
@@ -268,7 +273,7 @@ const fn look(operation: Operation, path: &'static str, query: &'static [&'stati
 }
 
 /// All operations, in the order of their counters.
-pub(crate) static TABLE: [Row; 40] = [
+pub(crate) static TABLE: [Row; 41] = [
     Row { query: DENIED, ..post(Operation::Check, "/v1/check", ASKED) },
     Row { query: DENIED, ..post(Operation::Peek, "/v1/peek", ASKED) },
     post(Operation::Charge, "/v1/charge", &[COUNT, &[FIELDS, COST]]),
@@ -338,6 +343,7 @@ pub(crate) static TABLE: [Row; 40] = [
     look(Operation::Top, "/v1/admin/top", &["by", "n"]),
     act(Operation::Ban, "/v1/admin/ban", RULING),
     act(Operation::Exempt, "/v1/admin/exempt", RULING),
+    act(Operation::Set, "/v1/admin/set", SETTING),
     act(Operation::Lift, "/v1/admin/lift", &[RULED]),
     look(Operation::Rulings, "/v1/admin/rulings", &[]),
     act(Operation::AdminPeek, "/v1/admin/peek", &[COUNT]),

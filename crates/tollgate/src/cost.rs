@@ -358,7 +358,7 @@ impl<'a> Amounts<'a> {
         for (unit, amount) in self.iter() {
             // A plain cost is slots, too, where a hold takes them.
             let takes_slots = |limit: &Limit| self.units.is_none() && limit.needs_hold();
-            if !limits().any(|limit| limit.unit() == unit || takes_slots(limit)) {
+            if !limits().any(|limit| limit.unit().counted() == *unit || takes_slots(limit)) {
                 return Err(unknown_unit(unit, amount, limits().map(Limit::unit)));
             }
         }

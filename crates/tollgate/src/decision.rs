@@ -228,6 +228,11 @@ impl<'l> Decision<'l> {
         lent.chain(kept.map(|(subject, limits)| (subject.as_str(), limits)))
     }
 
+    /// The limits of each subject, in the order of the subjects.
+    pub fn limit_sets(&self) -> impl Iterator<Item = &LimitSet> {
+        self.parts().map(|(_, limits)| limits)
+    }
+
     #[inline]
     fn field(&self, index: usize) -> Fields {
         if let Some(fields) = self.more.as_deref().and_then(|more| more.fields.get(index)) {

@@ -14,6 +14,7 @@ mod name;
 mod quota;
 mod set;
 mod share;
+mod uncounted;
 mod unit;
 
 pub use calendar::{Calendar, CalendarUnit};
@@ -271,8 +272,9 @@ impl Limit {
 /// An identity with the unit of its quota. Neither a name nor a strategy with a window contains
 /// another `/` and a letter.
 fn with_unit(mut identity: String, quota: &Quota) -> String {
-    if quota.unit != Unit::REQUESTS {
-        identity = format!("{identity}/{}", quota.unit);
+    let unit = quota.unit.counted();
+    if unit != Unit::REQUESTS {
+        identity = format!("{identity}/{unit}");
     }
     identity.shrink_to_fit();
     identity

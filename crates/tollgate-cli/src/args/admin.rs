@@ -102,10 +102,26 @@ pub(crate) enum AdminAction {
     /// Exempt requests of some clients from their limits, for a time
     #[command(after_help = "Example: tollgate admin exempt user=ann --policy login --for 1d")]
     Exempt(RulingArgs),
-    /// Lift a ban or an exemption
+    /// Set limits of a policy for some clients, for a time: higher, lower, or none
+    ///
+    /// Their counts go on: a limit keeps its strategy, its period and its unit. All limits of the
+    /// command are set, or none is.
+    #[command(after_help = "Example: tollgate admin set field.tenant=12 --policy api \
+                            --limit minute=500/m --for 30d")]
+    #[command(mut_arg("policy", |policy| policy.required(true).help("The policy of the limits")))]
+    Set {
+        #[command(flatten)]
+        ruled: RulingArgs,
+
+        /// A limit of the policy by its name or, without one, by its identity, such as
+        /// `sliding_log/1m`; and the limit in its place, or `unlimited`
+        #[arg(long = "limit", value_name = "NAME=LIMIT", required = true)]
+        limits: Vec<String>,
+    },
+    /// Lift a ban, an exemption, or set limits
     #[command(after_help = "Example: tollgate admin lift ip=203.0.113.0/24")]
     Lift(RulingTarget),
-    /// Show the bans and exemptions in force
+    /// Show the bans, exemptions and set limits in force
     #[command(after_help = "Example: tollgate admin rulings")]
     Rulings,
     /// Read the policies again

@@ -226,9 +226,9 @@ const SQLITE_LOG_BYTES: usize = 10;
 /// The bytes of an event's row: header, number of the log, sequence, time, total.
 const SQLITE_EVENT_BYTES: usize = 22;
 
-/// Which limit of each unit binds first in a burst, and which one under sustained demand. Slots bind
-/// what is at work, and no demand; a ban binds only whom others denied. If there is nothing else,
-/// they represent it.
+/// Which limit of each unit binds first in a burst, and which one under sustained demand. Slots
+/// bind what is at work, and no demand; a ban binds only whom others denied. If there is nothing
+/// else, they represent it.
 fn binding(set: &LimitSet) -> Vec<Binding> {
     let first = set.limits().iter().map(Limit::kind).min();
     let is_first = |limit: &&Limit| Some(limit.kind()) == first;

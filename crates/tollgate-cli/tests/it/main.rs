@@ -56,6 +56,7 @@ mod scripts;
 mod series;
 mod serving;
 mod serving_restart;
+mod set_limits;
 mod several_units;
 mod shown;
 mod store_comes;

@@ -186,13 +186,28 @@ impl Plan {
     /// Plans the check of these policies, or the answer that needs no store call.
     #[inline]
     pub(super) fn fill(&mut self, live: &Live, policies: &[usize], fields: &dyn Fields) {
+        self.fill_and(live, policies, fields, |_| ());
+    }
+
+    /// The same, where `change` changes the limits.
+    #[inline]
+    pub(super) fn fill_and(
+        &mut self,
+        live: &Live,
+        policies: &[usize],
+        fields: &dyn Fields,
+        change: impl FnOnce(&mut Self),
+    ) {
         let Some(first) = policies.first() else { return };
         match live.policies.plan(policies, fields, live.usual, self) {
             Ok(()) if self.parts.is_empty() => {
                 let (outcome, policy) = (Outcome::Unlimited, Some(*first));
                 self.early = Some(Box::new(Early { outcome, policy, ..Early::NO_POLICY }));
             }
-            Ok(()) => self.estimate(live),
+            Ok(()) => {
+                change(self);
+                self.estimate(live);
+            }
             Err(refused) => self.refuse(refused),
         }
     }
@@ -200,8 +215,7 @@ impl Plan {
     /// Refuses the request without a store call.
     #[cold]
     pub(super) fn refuse(&mut self, refused: Refused) {
-        self.subjects.clear();
-        self.parts.clear();
+        self.clear();
         self.early = Some(Box::new(Early::refused(refused)));
     }
 
@@ -212,13 +226,12 @@ impl Plan {
 
     /// The question for the store; `None` if there is nothing to check.
     pub(super) fn question<'l>(&'l self, live: &'l Live) -> Option<Ask<'l>> {
-        let (mut subjects, mut parts) = (self.subjects.iter(), self.parts.iter());
-        let subject = subjects.next()?;
         // Always found: every part was made from existing limits.
-        let first = live.policies.limits_of(*parts.next()?)?;
-        let mut ask = Ask::new(subject).under(first).cost(self.cost.clone());
-        for (subject, part) in subjects.zip(parts) {
-            ask = ask.and_under(subject, live.policies.limits_of(*part)?);
+        let limits = |place| self.limits_at(&live.policies, place).map(|limits| &limits.whole);
+        let (first, rest) = self.subjects.split_first()?;
+        let mut ask = Ask::new(first).under(limits(0)?).cost(self.cost.clone());
+        for (subject, place) in rest.iter().zip(1..) {
+            ask = ask.and_under(subject, limits(place)?);
         }
         if let Some(shard) = &self.shard {
             ask = ask.shard(&**shard);
@@ -244,8 +257,8 @@ impl Plan {
         if self.request.is_some() || self.waits {
             return None;
         }
-        let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
-        let limits = live.policies.limits_of(*part)?;
+        let ([subject], [_]) = (&self.subjects[..], &self.parts[..]) else { return None };
+        let limits = &self.limits_at(&live.policies, 0)?.whole;
         let counted = Counted::new(subject, limits).in_shard(self.shard.as_deref());
         Some(Ask::from(counted).cost(self.cost.clone()))
     }

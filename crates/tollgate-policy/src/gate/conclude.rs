@@ -64,11 +64,11 @@ impl<S: Store> Inner<S> {
         result: Result<Decision<'l>, Error>,
         is_peek: bool,
     ) -> Answer<'l> {
-        let limits = |part| live.policies.ready_limits_of(part);
+        let limits = |place| plan.limits_at(&live.policies, place);
         let error = match result {
             Ok(decision) => {
                 let whole = |part: usize| {
-                    let limits = limits(*plan.parts.get(part)?)?;
+                    let limits = limits(part)?;
                     limits.local.is_some().then_some(&limits.whole)
                 };
                 self.local().note(&decision, whole);
@@ -79,8 +79,9 @@ impl<S: Store> Inner<S> {
             }
             Err(error) => error,
         };
-        let shared = plan.subjects.iter().zip(&plan.parts).filter_map(|(subject, part)| {
-            let ready = limits(*part)?;
+        let parts = plan.subjects.iter().zip(&plan.parts).enumerate();
+        let shared = parts.filter_map(|(place, (subject, part))| {
+            let ready = limits(place)?;
             let local = ready.local.as_deref()?;
             Some((*part, SharedCount { subject, whole: &ready.whole, local }))
         });

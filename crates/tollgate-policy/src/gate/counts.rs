@@ -32,7 +32,7 @@ impl Prepared {
 
     /// The counts of [`Prepared::question`]: each subject with its limits.
     pub fn counts(&self) -> impl Iterator<Item = (&Subject, &LimitSet)> {
-        let parts = self.plan.subjects.iter().zip(&self.plan.parts);
-        parts.filter_map(|(subject, part)| Some((subject, self.live.policies.limits_of(*part)?)))
+        let limits = self.plan.limits(&self.live.policies).map(|limits| &limits.whole);
+        self.plan.subjects.iter().zip(limits)
     }
 }

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tollgate::operation::{Post, ReadNotices, Withdraw};
-use tollgate::{Error, Notice, Notices, Store};
+use tollgate::{Error, Notice, Notices, ParseError, Store};
 
 use super::Admin;
-use super::rulings::{Following, Rulings};
+use super::rulings::{Following, Rulings, StandingRuling};
 use crate::pattern::Condition;
+use crate::ruled_limit::Shapes;
 use crate::ruling::{Effect, Ruling};
 
 /// The interval of [`Admin::follow_rulings`]. Including a store call, a ruling of one process is in
@@ -19,13 +20,17 @@ use crate::ruling::{Effect, Ruling};
 const EVERY: Duration = Duration::from_millis(500);
 
 impl<S: Store> Admin<'_, S> {
-    /// Bans or exempts some requests for the duration `lasts`, here and in every process that
-    /// follows the rulings in this store ([`Admin::follow_rulings`]). A ruling replaces an earlier
-    /// one about the same requests of the same policy.
+    /// Bans or exempts some requests, or sets their limits, for the duration `lasts`, here and in
+    /// every process that follows the rulings in this store ([`Admin::follow_rulings`]). A ruling
+    /// replaces an earlier one about the same requests of the same policy.
     ///
     /// An exemption takes precedence over a ban, and both over the policies. An exemption for all
     /// policies overrides every ban; one for a policy overrides the bans of that policy. A request
     /// that is banned for all policies is denied even if no policy applies.
+    ///
+    /// A ruling that sets limits changes the numbers of limits of a policy. Their counts go on. Of
+    /// several that set one limit, the one with the most conditions counts, and of those the first
+    /// of [`Admin::rulings`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -49,13 +54,20 @@ impl<S: Store> Admin<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// A policy that this gate does not have; a duration below 1 us or above 366 days; already
-    /// 10,000 rulings; a store that keeps none; or a store failure.
+    /// A policy that this gate does not have; limits that do not fit it; a duration below 1 us or
+    /// above 366 days; already 10,000 rulings; a store that keeps none; or a store failure.
     pub async fn rule(self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
         if let Some(policy) = &ruling.policy
             && self.gate.0.live.load().policies.place_of(policy).is_none()
         {
             return Err(Error::Ask(format!("there is no policy `{policy}` to rule about")));
+        }
+        if !ruling.is_whole() {
+            let what = "limits are set in one policy, and by a ruling of that effect alone";
+            return Err(Error::Ask(what.to_owned()));
+        }
+        if let Some(misfit) = self.misfit_now(ruling) {
+            return Err(misfit.into());
         }
         let ruling = self.as_stored(ruling.clone());
         let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;
@@ -89,12 +101,28 @@ impl<S: Store> Admin<'_, S> {
     /// The rulings in force here, each with the time left.
     #[must_use]
     pub fn rulings(self) -> Vec<(Ruling, Duration)> {
+        self.standing().into_iter().map(|it| (it.ruling, it.left)).collect()
+    }
+
+    /// The rulings in force here, and which of them have no effect under the policies in force.
+    #[must_use]
+    pub fn standing(self) -> Vec<StandingRuling> {
         let live = self.gate.0.live.load();
         let now = Instant::now();
-        let all = live.rulings.iter().flat_map(|rulings| &rulings.all);
-        all.filter(|lasting| lasting.until > now)
-            .map(|lasting| (lasting.ruling.clone(), lasting.until - now))
+        let all = live.rulings.iter().flat_map(|rulings| rulings.all.iter().enumerate());
+        all.filter(|(_, lasting)| lasting.until > now)
+            .map(|(number, lasting)| StandingRuling {
+                ruling: lasting.ruling.clone(),
+                left: lasting.until - now,
+                no_effect: live.misfits.get(&number).cloned(),
+            })
             .collect()
+    }
+
+    /// Why these limits cannot be set now.
+    fn misfit_now(self, ruling: &Ruling) -> Option<ParseError> {
+        let live = self.gate.0.live.load();
+        live.policies.misfit(ruling.policy.as_deref()?, &ruling.limits, &mut Shapes::default())
     }
 
     /// Reads the rulings in the store. True when they have changed.
@@ -115,7 +143,9 @@ impl<S: Store> Admin<'_, S> {
             }
             return Ok(false);
         };
-        let (rulings, others) = Rulings::new(all, asked, |when| self.gate.hash_conditions(when));
+        let sets = &self.gate.0.following.sets;
+        let hash = |when: &mut [Condition]| self.gate.hash_conditions(when);
+        let (rulings, others) = Rulings::new(all, asked, hash, sets);
         *self.gate.0.following.others.lock() = Some((others, asked));
         self.take_rulings(rulings);
         *seen.lock() = Some(version);
@@ -136,7 +166,9 @@ impl<S: Store> Admin<'_, S> {
     fn take_rulings(self, rulings: Option<Arc<Rulings>>) {
         // Prevents a replacement of the policies meanwhile.
         let _newest = self.gate.0.newest.lock();
-        let live = self.gate.0.live.load().with_rulings(rulings);
+        let before = self.gate.0.live.load();
+        let live = before.with_rulings(rulings);
+        live.warn_of_misfits(&before);
         self.gate.0.live.store(live);
     }
 

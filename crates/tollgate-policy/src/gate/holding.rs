@@ -8,7 +8,7 @@ use std::time::Instant;
 use arc_swap::Guard;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tollgate::{Cost, Error, Hold, HoldKind, Holding, Limit, LimitSet, Period, Store, Unit};
+use tollgate::{Cost, Error, Hold, HoldKind, Holding, Limit, Period, Store, Unit};
 
 use super::live::Live;
 use super::shared::Inner;
@@ -213,8 +213,8 @@ impl Plan {
             let Estimate::Quantile { at_most, .. } = &reserve.estimate else { continue };
             let Some(first) = self.cost.amounts().named(unit) else { continue };
             let known = live.quantile(place, unit).and_then(|it| it.lock().estimate());
-            let sets = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
-            let limits = sets.flat_map(LimitSet::limits).filter(|limit| limit.unit() == unit);
+            let limits = self.limits(&live.policies).flat_map(|set| set.whole.limits());
+            let limits = limits.filter(|limit| limit.unit() == unit);
             let bounds = limits.filter_map(Limit::largest_reservation);
             let part = bounds.map(|most| at_most.of(most)).min().unwrap_or(u64::MAX);
             self.set_amount(unit, known.unwrap_or(first).min(reserve.max).min(part).max(1));
@@ -248,8 +248,8 @@ impl Plan {
     /// check is refused, since it could never release one.
     #[cold]
     pub(super) fn slots(&self, live: &Live) -> Option<Duration> {
-        let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
-        limits.filter_map(LimitSet::hold).map(Period::as_duration).min()
+        let limits = self.limits(&live.policies);
+        limits.filter_map(|set| set.whole.hold()).map(Period::as_duration).min()
     }
 }
 

@@ -3,13 +3,14 @@
 use core::any::Any;
 use core::fmt;
 use core::time::Duration;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tollgate::Store;
 
 use super::extensions::Extensions;
 use super::observe::{Quantiles, Registry};
-use super::rulings::Rulings;
+use super::rulings::{Misfits, Rulings};
 use super::{Counters, DecisionMark, Revision};
 use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
@@ -28,6 +29,8 @@ pub(crate) struct Live {
     pub(super) usual: Duration,
     /// The rulings of administrators; `None` while there are none.
     pub(super) rulings: Option<Arc<Rulings>>,
+    /// Those of them that have no effect under these policies.
+    pub(super) misfits: Misfits,
 }
 
 impl fmt::Debug for Live {
@@ -48,8 +51,8 @@ impl Live {
         let counters = registry.counters(names);
         let quantiles = registry.quantiles(policies.policies().iter());
         let revision = Revision { number, hash: policies.hash().to_owned() };
-        let (extensions, rulings) = (Extensions::default(), None);
-        Self { policies, revision, mark, counters, quantiles, extensions, usual, rulings }
+        let (extensions, rulings, misfits) = (Extensions::default(), None, Misfits::new());
+        Self { policies, revision, mark, counters, quantiles, extensions, usual, rulings, misfits }
     }
 
     /// The value of this type derived from these policies, created now if there is none.
@@ -76,7 +79,31 @@ impl Live {
         let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
         let quantiles = quantiles.clone();
         let (mark, usual, extensions) = (*mark, *usual, Extensions::default());
-        Self { policies, revision, mark, counters, quantiles, extensions, usual, rulings }
+        let misfits = rulings.as_ref().map(|rulings| rulings.misfits(&policies));
+        let misfits = misfits.unwrap_or_default();
+        Self { policies, revision, mark, counters, quantiles, extensions, usual, rulings, misfits }
+    }
+}
+
+impl Live {
+    /// Logs the rulings that have no effect, unless `before` had them too.
+    pub(super) fn warn_of_misfits(&self, before: &Self) {
+        let known: HashSet<_> = before.misfits_by_text().collect();
+        let mut new = self.misfits_by_text().filter(|misfit| !known.contains(misfit));
+        if let Some((ruling, why)) = new.next() {
+            tracing::warn!(
+                target: "tollgate",
+                rulings = 1 + new.count(),
+                "limits that were set have no effect under these policies, such as {ruling}: {why}"
+            );
+        }
+    }
+
+    fn misfits_by_text(&self) -> impl Iterator<Item = (String, &str)> {
+        let all = self.rulings.as_ref().map_or(&[][..], |rulings| &rulings.all);
+        self.misfits
+            .iter()
+            .filter_map(|(number, why)| Some((all.get(*number)?.ruling.to_string(), why.as_str())))
     }
 }
 

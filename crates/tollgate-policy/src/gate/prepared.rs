@@ -80,14 +80,20 @@ impl Prepared {
         }
         let Self { live, matched, plan, .. } = self;
         plan.fill(live, &matched.enforced, fields);
-        self.fill_shadows(|_| true, fields);
+        self.fill_shadows(|_| true, fields, |_| ());
     }
 
     /// Plans the checks of the matched policies that no ruling decides.
     #[cold]
     fn fill_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
-        let Self { live, matched, plan, .. } = self;
-        let held = rulings.held(fields);
+        let live = Arc::clone(&self.live);
+        let Self { matched, plan, .. } = self;
+        let held = rulings.held(fields, &live.misfits);
+        let change = |plan: &mut Plan| {
+            if held.sets_limits() {
+                plan.set_limits(&live.policies, &rulings.sets, |policy| held.set_in(policy));
+            }
+        };
         let places = &matched.enforced;
         let left: SmallVec<[usize; 4]> = places
             .iter()
@@ -112,19 +118,24 @@ impl Prepared {
                 return;
             }
         } else {
-            plan.fill(live, &left, fields);
+            plan.fill_and(&live, &left, fields, change);
         }
-        let live = Arc::clone(live);
-        self.fill_shadows(|place| !held.exempts_from(&live.policies, place), fields);
+        let is_asked = |place| !held.exempts_from(&live.policies, place);
+        self.fill_shadows(is_asked, fields, change);
     }
 
     /// Planned now, while the fields are available; checked after the others admit.
     #[inline(always)]
-    fn fill_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
+    fn fill_shadows(
+        &mut self,
+        is_asked: impl Fn(usize) -> bool,
+        fields: &dyn Fields,
+        change: impl Fn(&mut Plan),
+    ) {
         let Self { live, matched, shadows, .. } = self;
         for &policy in matched.shadows.iter().filter(|policy| is_asked(**policy)) {
             let mut plan = Plan::new();
-            plan.fill(live, &[policy], fields);
+            plan.fill_and(live, &[policy], fields, &change);
             shadows.push((policy, plan));
         }
     }
@@ -192,8 +203,10 @@ impl Prepared {
             }
         }
         let plans = core::iter::once(&*plan).chain(shadows.iter().map(|(_, plan)| plan));
+        // Those of the policies: an amount of a unit that a ruling has opened is no mistake.
         let parts = plans.flat_map(|plan| &plan.parts);
-        let sets = parts.filter_map(|part| live.policies.limits_of(*part));
+        let sets = parts.filter_map(|part| live.policies.ready_limits_of(*part));
+        let sets = sets.map(|limits| &limits.whole);
         if sets.clone().next().is_some() {
             cost.amounts().check_units(sets).map_err(CostRefused::Unknown)?;
         }

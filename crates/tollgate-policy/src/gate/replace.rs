@@ -75,6 +75,7 @@ impl<S: Store> Gate<S> {
         let live = Live::new(policies, *newest, mark, usual, &self.0.registry);
         let live = live.with_rulings(rulings);
         let revision = live.revision.clone();
+        live.warn_of_misfits(&self.0.live.load());
         self.0.live.store(live);
         revision
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{LimitSet, MAX_DIMENSIONS, Share};
+use tollgate::{Limit, LimitKind, LimitSet, MAX_DIMENSIONS, Share};
 
 use super::keys::{Reader, shown};
 use super::when::{flat, when};
@@ -128,6 +128,8 @@ fn limits(
     node: &Node,
     word: &str,
 ) -> Option<(LimitSet, Vec<Option<Span>>)> {
+    // Only an administrator's ruling has such limits.
+    let counts_nothing = |limit: &Limit| limit.kind() == LimitKind::Rate && limit.is_uncounted();
     let nodes = reader.one_or_more(node, "limit");
     let mut all: Vec<LimitSet> = Vec::new();
     let mut places = Vec::new();
@@ -139,6 +141,11 @@ fn limits(
             continue;
         };
         match text.parse::<LimitSet>() {
+            Ok(set) if set.limits().iter().any(counts_nothing) => {
+                let what = format!("`{text}` would count nothing");
+                reader.error(node.at, what, "leave out the `-` before the unit");
+                sound = false;
+            }
             Ok(set) => {
                 places.resize(places.len() + set.limits().len(), Some(node.at));
                 all.push(set);

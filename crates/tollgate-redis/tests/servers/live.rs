@@ -129,7 +129,7 @@ fn scripts_and_swaps_mix(url: &str, servers: &[RedisServer], seeds: u64) {
                         .choose(&mut rng)
                         .unwrap();
                 let outcome = store.perform(&operation::Check::new(&question)).await.unwrap();
-                let expected = model.check(&asked, cost, mode, clock.now());
+                let expected = model.check(&asked, &cost.into(), mode, clock.now());
                 let what = format!("{current} {mode:?} {cost} at {now_us}, {way}");
                 assert_eq!(outcome.granted, expected.granted, "{what}");
                 for (field, expected) in outcome.fields.iter().zip(&expected.fields) {

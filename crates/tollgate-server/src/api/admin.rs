@@ -210,6 +210,7 @@ impl Admin {
             Operation::Reload => self.reload().await,
             Operation::Ban => self.rule(Effect::Ban, &body, &mut of).await,
             Operation::Exempt => self.rule(Effect::Exempt, &body, &mut of).await,
+            Operation::Set => self.rule(Effect::Set, &body, &mut of).await,
             Operation::Lift => {
                 let about = read_one(&body)?;
                 rulings::lift(&self.api.service.gate, about, &mut of.about).await
@@ -381,7 +382,7 @@ impl Admin {
         subject: &Subject,
         operation: Operation,
     ) -> Result<SubjectCounts, Problem> {
-        let counts = self.api.service.gate.current().policies().counts_of(policy, subject);
+        let counts = self.api.service.gate.current().counts_of(policy, subject);
         let counts = counts.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
         let counts = counts.ok_or_else(|| no_policy(policy))?;
         match &counts.limits[..] {

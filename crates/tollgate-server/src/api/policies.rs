@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate::wire::{Answer, Wait};
-use tollgate_policy::{Dimension, Policy, Standing};
+use tollgate_policy::{Current, Dimension, Policy, Standing};
 
 use super::answer::json;
 use super::problem::Problem;
@@ -124,9 +124,14 @@ struct StandingJson<'a> {
 }
 
 impl<'a> StandingJson<'a> {
-    fn new(standing: &Standing<'a>, fields: &DescribedFields<'_>) -> Self {
+    fn new(standing: &Standing<'a>, fields: &DescribedFields<'_>, current: &Current) -> Self {
         let why = match (standing.applies, standing.fails) {
-            (true, _) => "every condition holds".to_owned(),
+            (true, _) => {
+                let set = current.set_limits(&standing.policy.name, fields);
+                let set: Vec<_> = set.iter().map(ToString::to_string).collect();
+                let sign = if set.is_empty() { "" } else { ", under set limits: " };
+                format!("every condition holds{sign}{}", set.join(", "))
+            }
             (false, None) => "an earlier policy counts, and `match` is \"first\"".to_owned(),
             (false, Some(condition)) => match condition.value_of(fields) {
                 Some(value) => format!("`{}` is `{value}`", condition.field),
@@ -175,11 +180,11 @@ pub(super) async fn explain(service: &Service, query: Query<'_>) -> Result<Reply
         fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
     }
     let fields = fields.read(&service.reading).map_err(Problem::bad)?;
-    let policies = service.gate.current().policies().clone();
     let answer = service.gate.ask(service.gate.prepare(&fields).peek()).await;
-    let standings = policies.standings(&fields);
+    let current = service.gate.current();
+    let standings = current.policies().standings(&fields);
     Ok(json(&ExplainJson {
         answer: wire::answer(&answer),
-        policies: standings.iter().map(|one| StandingJson::new(one, &fields)).collect(),
+        policies: standings.iter().map(|one| StandingJson::new(one, &fields, &current)).collect(),
     }))
 }

@@ -1,11 +1,13 @@
-//! `/v1/admin/ban`, `exempt`, `lift` and `rulings`: rulings that administrators make at run time.
+//! `/v1/admin/ban`, `exempt`, `set`, `lift` and `rulings`: rulings of administrators at run time.
 
 use core::fmt;
 use core::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as Read, Serialize};
-use tollgate_policy::{Condition, Effect, Field, Gate, Pattern, Ruling};
+use serde_json::{Map, Value};
+use tollgate::MAX_LIMITS;
+use tollgate_policy::{Condition, Effect, Field, Gate, Pattern, Ruling, StandingRuling};
 use tollgate_stores::AnyStore;
 
 use super::Api;
@@ -14,7 +16,7 @@ use super::problem::Problem;
 use super::question::not_null;
 use super::text::{Text, duration};
 use crate::http::Reply;
-use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy};
+use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy, no_such};
 
 /// The requests that a ruling matches, and its duration.
 #[derive(Read)]
@@ -24,6 +26,8 @@ pub(super) struct RulingBody<'a> {
     when: Option<When>,
     #[serde(borrow, default, deserialize_with = "not_null")]
     policy: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "not_null")]
+    limits: Option<Limits>,
     #[serde(borrow, default, rename = "for", deserialize_with = "not_null")]
     lasts: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
@@ -32,6 +36,9 @@ pub(super) struct RulingBody<'a> {
 
 /// Conditions, with the field names of a policy file.
 struct When(Vec<Condition>);
+
+/// Limits by their names in the policy, in order; a name may be there twice.
+struct Limits(Vec<(String, String)>);
 
 /// The values that one field may have.
 #[derive(Read)]
@@ -45,18 +52,28 @@ enum OneOrMany {
 #[derive(Serialize)]
 struct RulingJson {
     effect: &'static str,
-    when: serde_json::Map<String, serde_json::Value>,
+    when: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<String>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    limits: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     left_ms: u64,
+    /// Why it has no effect under the policies in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_effect: Option<String>,
 }
 
 /// The rulings in force, freshly read from the store.
 pub(super) async fn list(gate: &Gate<AnyStore>) -> Result<Reply, Problem> {
     gate.admin().read_rulings().await.map_err(Refusal::from)?;
-    let rulings: Vec<RulingJson> = gate.admin().rulings().into_iter().map(ruling_json).collect();
+    let each = gate.admin().standing().into_iter();
+    let each = each.map(|StandingRuling { ruling, left, no_effect, .. }| RulingJson {
+        no_effect,
+        ..ruling_json((ruling, left))
+    });
+    let rulings: Vec<RulingJson> = each.collect();
     Ok(json(&serde_json::json!({ "rulings": rulings })))
 }
 
@@ -65,18 +82,20 @@ fn ruling_json((ruling, left): (Ruling, Duration)) -> RulingJson {
         let any_of: Vec<String> = condition.any_of.iter().map(Pattern::to_string).collect();
         (condition.field.to_string(), any_of.into())
     });
+    let limits = ruling.limits.iter().map(|it| (it.name.clone(), it.text().into()));
     let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-    let effect = ruling.effect.name();
     RulingJson {
-        effect,
+        effect: ruling.effect.name(),
         when: when.collect(),
+        limits: limits.collect(),
         policy: ruling.policy,
         reason: ruling.reason,
         left_ms,
+        no_effect: None,
     }
 }
 
-/// Bans or exempts. `of` receives the description for the log.
+/// Bans, exempts, or sets limits. `of` receives the description for the log.
 pub(super) async fn rule(
     api: &Api,
     effect: Effect,
@@ -92,12 +111,15 @@ pub(super) async fn rule(
                       belongs in the policies";
         Problem::bad(detail).at("for")
     })?;
-    if let Some(Text(policy)) = &about.policy
-        && gate.current().policies().policies().iter().all(|known| known.name != **policy)
-    {
-        return Err(no_policy(policy).into());
+    if let Some(Text(policy)) = &about.policy {
+        let current = gate.current();
+        let policies = current.policies();
+        if policies.policies().iter().all(|known| known.name != **policy) {
+            let similar = policies.similar(policy);
+            return Err(similar.map_or_else(|| no_policy(policy), |it| no_such(policy, it)).into());
+        }
     }
-    let ruling = gate.admin().as_stored(about.ruling(effect)?);
+    let ruling = gate.admin().as_stored(about.ruling(effect, gate)?);
     *of = ruling.to_string();
     gate.admin().rule(&ruling, lasts).await.map_err(Refusal::from)?;
     let lacking = ruling.when.iter().find_map(|condition| {
@@ -121,12 +143,16 @@ pub(super) async fn lift(
     about: RulingBody<'_>,
     of: &mut String,
 ) -> Result<Reply, Problem> {
-    for (field, is_there) in [("for", about.lasts.is_some()), ("reason", about.reason.is_some())] {
+    for (field, is_there) in [
+        ("for", about.lasts.is_some()),
+        ("reason", about.reason.is_some()),
+        ("limits", about.limits.is_some()),
+    ] {
         if is_there {
             return Err(Problem::bad(format!("lifting a ruling takes no `{field}`")).at(field));
         }
     }
-    let Ruling { when, policy, .. } = gate.admin().as_stored(about.ruling(Effect::Ban)?);
+    let Ruling { when, policy, .. } = gate.admin().as_stored(about.ruling(Effect::Ban, gate)?);
     of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
     let was_there = gate.admin().lift(&when, policy.as_deref()).await.map_err(Refusal::from)?;
     // Report the rulings on the same conditions for other policies, or for all: one of them may be
@@ -137,13 +163,38 @@ pub(super) async fn lift(
 }
 
 impl RulingBody<'_> {
-    fn ruling(self, effect: Effect) -> Result<Ruling, Problem> {
+    fn ruling(self, effect: Effect, gate: &Gate<AnyStore>) -> Result<Ruling, Problem> {
         let Some(When(when)) = self.when else {
             let detail = "`when` is missing, e.g. {\"ip\": \"203.0.113.0/24\"}";
             return Err(Problem::bad(detail).at("when"));
         };
         let wrong = |error: tollgate::ParseError| Problem::bad(error.to_string());
         let mut ruling = Ruling::new(effect, when).map_err(|error| wrong(error).at("when"))?;
+        match (effect, &self.policy, self.limits) {
+            (Effect::Set, Some(Text(policy)), Some(Limits(limits))) => {
+                let current = gate.current();
+                let read = |(name, text): &(String, String)| {
+                    let limit = current.policies().ruled_limit(policy, name, text);
+                    limit.map_err(|error| wrong(error).at(format!("limits.{name}")))
+                };
+                let limits = limits.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+                let set = ruling.with_limits(limits);
+                ruling = set.map_err(|error| wrong(error).at("limits"))?;
+            }
+            (Effect::Set, None, _) => {
+                let detail = "`policy` is missing, e.g. \"api\": a limit is set in one policy";
+                return Err(Problem::bad(detail).at("policy"));
+            }
+            (Effect::Set, _, None) => {
+                let detail = "`limits` is missing, e.g. {\"minute\": \"500/m\"}";
+                return Err(Problem::bad(detail).at("limits"));
+            }
+            (_, _, Some(_)) => {
+                let detail = "only `set` takes `limits`";
+                return Err(Problem::bad(detail).at("limits"));
+            }
+            (_, _, None) => {}
+        }
         if let Some(Text(policy)) = self.policy {
             ruling = ruling.in_policy(policy);
         }
@@ -151,6 +202,32 @@ impl RulingBody<'_> {
             ruling = ruling.because(reason).map_err(|error| wrong(error).at("reason"))?;
         }
         Ok(ruling)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Limits;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("limits by their names, e.g. {\"minute\": \"500/m\"}")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Limits, A::Error> {
+                let mut all = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    if all.len() == MAX_LIMITS {
+                        let what = format!("a set has at most {MAX_LIMITS} limits");
+                        return Err(de::Error::custom(what));
+                    }
+                    all.push(pair);
+                }
+                Ok(Limits(all))
+            }
+        }
+        deserializer.deserialize_map(All)
     }
 }
 

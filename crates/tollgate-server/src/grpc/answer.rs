@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use prost_types::Duration as Seconds;
-use tollgate::Decision;
+use tollgate::{Decision, Report};
 use tollgate_envoy::proto::core::HeaderValue;
 use tollgate_envoy::proto::service::RateLimitResponse;
 use tollgate_envoy::proto::service::rate_limit_response::{Code, DescriptorStatus, RateLimit};
@@ -116,7 +116,8 @@ fn fill(judged: &mut Judged, planned: &Planned<'_>, answer: &Answer<'_>, part: u
     };
     let (mut is_over, mut remaining, mut wait) = (false, u64::MAX, Duration::ZERO);
     let mut near = 0;
-    for report in decision.reports().filter(|report| report.part() == part) {
+    let counts = |report: &Report<'_>| report.part() == part && !report.limit().is_uncounted();
+    for report in decision.reports().filter(counts) {
         is_over |= !report.admits();
         remaining = remaining.min(report.remaining());
         near = near.max(beyond_four_fifths(report.limit().capacity(), report.remaining()));

@@ -264,6 +264,7 @@ impl Rls {
         let mut response = answer::response(judged);
         if let Some(told) = told.filter(|_| self.headers) {
             let templates = tollgate_tower::header_templates(told);
+            let templates: Vec<_> = templates.iter().map(|template| &**template).collect();
             answer::tell(&mut response, &templates, told);
         }
         Ok(response)

@@ -318,6 +318,12 @@ pub(crate) fn no_policy(name: &str) -> Refusal {
     Refusal::new(Kind::NotFound, detail).at("policy")
 }
 
+/// The refusal of a policy that does not exist, where one has a similar name.
+pub(crate) fn no_such(name: &str, similar: &str) -> Refusal {
+    let detail = format!("there is no policy `{name}`: did you mean `{similar}`?");
+    Refusal::new(Kind::NotFound, detail).at("policy")
+}
+
 /// The approximate size in bytes of these parts in a receipt.
 fn bytes_of(parts: &Parts) -> usize {
     parts.iter().map(|(subject, limits)| subject.as_str().len() + limits.full_text().len()).sum()

@@ -24,6 +24,7 @@ mod redis_client;
 mod resp;
 mod rulings;
 mod secured;
+mod set_limits;
 mod top;
 mod units;
 mod waits;

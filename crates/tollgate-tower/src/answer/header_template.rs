@@ -47,7 +47,8 @@ pub(super) struct Item {
     /// The rate of a bucket that refills continuously, in units per period. For such a bucket,
     /// `r/t` could promise more than the rate.
     pub(super) rate: Option<Rate>,
-    /// Whether it is in `RateLimit-Policy`: a ban has no units for a window.
+    /// Whether it is in `RateLimit-Policy`: a ban has no units for a window, and a limit that
+    /// counts nothing has no numbers.
     is_listed: bool,
 }
 
@@ -107,7 +108,7 @@ impl HeaderTemplate {
                 unit => format!(";qu=\"{unit}\""),
             };
             let policy = value(format!("{name};{numbers}{unit}"))?;
-            let is_listed = limit.has_capacity();
+            let is_listed = limit.has_capacity() && !limit.is_uncounted();
             items.push(Item { policy, rate: Rate::of(limit), name, is_listed });
         }
         let whole = join(items.iter().filter(|item| item.is_listed).take(MAX_LISTED));
@@ -208,23 +209,9 @@ pub(super) fn bound<'d>(
     templates: &'d [&HeaderTemplate],
     decision: &'d Decision<'_>,
 ) -> Option<Bound<'d>> {
-    // The same rule as `Decision::binding`, which returns the limit without its position.
-    let mut best: Option<Bound<'d>> = None;
-    for (item, report) in items(templates).zip(decision.reports()) {
-        let better = best.as_ref().is_none_or(|best| {
-            if decision.is_allowed() {
-                report.remaining() < best.report.remaining()
-            } else {
-                let wait =
-                    |report: &Report<'_>| report.retry_after().unwrap_or(core::time::Duration::MAX);
-                wait(&report) > wait(&best.report)
-            }
-        });
-        if better {
-            best = Some(Bound { item, report });
-        }
-    }
-    best
+    let place = decision.binding_place();
+    let (item, report) = (items(templates).nth(place)?, decision.reports().nth(place)?);
+    Some(Bound { item, report })
 }
 
 /// The items of all templates, in the order of a decision's reports.

@@ -319,7 +319,8 @@ impl<S: Store + 'static> Shared<S> {
         let policy = answer.policy().map(|policy| policy.name.as_str());
         let refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
-                let refused = self.answers.refused(wire, &templates::all(answer), decision);
+                let all = templates::all(answer);
+                let refused = self.answers.refused(wire, &templates::lent(&all), decision);
                 refused.unwrap_or_else(|| self.unavailable(wire, &[]))
             }
             (Outcome::Never, None, _) => {
@@ -384,7 +385,10 @@ impl<S: Store + 'static> Shared<S> {
         if let Some(decision) = decision {
             match templates::only(answer) {
                 Some(template) => self.answers.fill(marks, &[template], decision),
-                None => self.answers.fill(marks, &templates::all(answer), decision),
+                None => {
+                    let all = templates::all(answer);
+                    self.answers.fill(marks, &templates::lent(&all), decision);
+                }
             }
         }
         if self.show_revision {

@@ -1,6 +1,9 @@
 //! The header templates of all policies, built once per revision.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
+use tollgate::{Decision, LimitSet};
 use tollgate_policy::{Answer, Dimension, Entry, Policies, Policy, PolicyPart, Rule};
 
 use crate::answer::HeaderTemplate;
@@ -16,28 +19,49 @@ struct EntryTemplates {
     rules: Vec<Option<HeaderTemplate>>,
 }
 
+/// The template of one part of an answer: of the policies, or made for limits that an administrator
+/// has set.
+type Found<'a> = Cow<'a, HeaderTemplate>;
+
 /// The templates of an answer's parts, in order; empty when one of them has none.
-pub(super) fn all<'a>(answer: &'a Answer<'_>) -> SmallVec<[&'a HeaderTemplate; 2]> {
+pub(super) fn all<'a>(answer: &'a Answer<'_>) -> SmallVec<[Found<'a>; 2]> {
     let all = answer.extension(Templates::new);
-    let mut templates = SmallVec::new();
-    for part in answer.parts() {
-        let Some(template) = all.get(part) else { return SmallVec::new() };
-        templates.push(template);
-    }
-    templates
+    let counted = answer.decision().into_iter().flat_map(Decision::limit_sets);
+    let each = answer.parts().iter().zip(counted);
+    let found = each.map(|(part, limits)| match part.is_ruled {
+        false => all.get(part).map(Cow::Borrowed),
+        true => ruled(answer.policies(), part, limits).map(Cow::Owned),
+    });
+    found.collect::<Option<_>>().unwrap_or_default()
+}
+
+/// The same templates, as answers take them.
+pub(super) fn lent<'a>(all: &'a [Found<'_>]) -> SmallVec<[&'a HeaderTemplate; 2]> {
+    all.iter().map(|template| &**template).collect()
 }
 
 /// The header templates of an answer's parts, in order, for a front that writes its headers by
 /// itself; empty when one of them has none.
 #[must_use]
-pub fn header_templates<'a>(answer: &'a Answer<'_>) -> Vec<&'a HeaderTemplate> {
+pub fn header_templates<'a>(answer: &'a Answer<'_>) -> Vec<Found<'a>> {
     all(answer).into_vec()
+}
+
+/// The template of limits that an administrator has set in place of those of a part.
+#[cold]
+fn ruled(policies: &Policies, part: &PolicyPart, limits: &LimitSet) -> Option<HeaderTemplate> {
+    let policy = policies.policies().get(part.policy)?;
+    let entry = policy.entries.get(part.entry)?;
+    HeaderTemplate::new(&name(policy, part.entry, entry), limits).ok()
 }
 
 /// The template of an answer with one part, as most have.
 #[inline]
 pub(super) fn only<'a>(answer: &'a Answer<'_>) -> Option<&'a HeaderTemplate> {
     let [part] = answer.parts() else { return None };
+    if part.is_ruled {
+        return None;
+    }
     answer.extension(Templates::new).get(part)
 }
 

@@ -56,7 +56,8 @@ impl Decision<'_> {
             return binding;
         }
         let each = self.reports().map(|report| report.limit());
-        each.filter(|limit| limit.has_capacity()).min_by_key(|it| it.capacity()).unwrap_or(binding)
+        let counts = |limit: &&Limit| limit.has_capacity() && !limit.is_uncounted();
+        each.filter(counts).min_by_key(|it| it.capacity()).unwrap_or(binding)
     }
 
     /// The shortest wait until the binding limit is fresh.
@@ -118,7 +119,9 @@ impl Decision<'_> {
             true => report.remaining().checked_div(amounts.of(report.limit().unit())),
             false => None,
         };
-        let each = self.reports().map(|report| room(report).unwrap_or(u64::MAX));
+        let each = self
+            .reports()
+            .map(|report| (room(report).unwrap_or(u64::MAX), report.limit().is_uncounted()));
         each.enumerate().min_by_key(|(_, room)| *room).map_or(0, |(place, _)| place)
     }
 }

@@ -154,13 +154,14 @@ impl<'a> Reader<'a> {
 
     /// Parses the unit that a rate counts.
     pub(super) fn unit(&self, value: Token<'_>) -> Result<Unit, ParseError> {
-        match value.text.parse::<Unit>() {
+        let counted = value.text.strip_prefix('-');
+        match counted.unwrap_or(value.text).parse::<Unit>() {
             Ok(Unit::SLOTS) => self.fail(
                 value.span(),
                 "slots are taken and given back, and are no rate",
                 "write the limit as `20 at once`",
             ),
-            Ok(unit) => Ok(unit),
+            Ok(unit) => Ok(if counted.is_some() { unit.uncounted() } else { unit }),
             Err(error) => self.fail(value.span(), error.what(), error.remedy()),
         }
     }

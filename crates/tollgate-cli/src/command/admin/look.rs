@@ -15,6 +15,10 @@ pub(super) fn peeked(answer: &Value) -> String {
     };
     for limit in list(&answer["limits"]) {
         let sign = if limit["admits"] == true { "ok" } else { "deny" };
+        if limit["limit"] == "unlimited" {
+            lines.push_str(&format!("  {sign:<5} {}: unlimited\n", text_of(&limit["identity"])));
+            continue;
+        }
         lines.push_str(&format!(
             "  {sign:<5} {}  {} of {} left, full again in {}\n",
             text_of(&limit["limit"]),

@@ -73,6 +73,11 @@ fn asked(act: &AdminAction) -> Result<(Operation, Payload)> {
         }
         AdminAction::Ban(ruled) => (Operation::Ban, Payload::Body(ruling(ruled)?)),
         AdminAction::Exempt(ruled) => (Operation::Exempt, Payload::Body(ruling(ruled)?)),
+        AdminAction::Set { ruled, limits } => {
+            let mut body = ruling(ruled)?;
+            body["limits"] = limits_body(limits)?;
+            (Operation::Set, Payload::Body(body))
+        }
         AdminAction::Lift(about) => (Operation::Lift, Payload::Body(ruling_body(about)?)),
         AdminAction::Rulings => (Operation::Rulings, Payload::Nothing),
         AdminAction::Reload => (Operation::Reload, Payload::Body(json!({}))),
@@ -141,6 +146,24 @@ fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
     Ok(body)
 }
 
+/// Limits by their names in the policy.
+fn limits_body(limits: &[String]) -> Result<Value> {
+    let mut all = serde_json::Map::new();
+    for limit in limits {
+        let (name, text) = limit.split_once('=').ok_or_else(|| {
+            anyhow!(
+                "`{}` names no limit: write NAME=LIMIT, e.g. `minute=500/m` or \
+                 `sliding_log/1m=unlimited`",
+                shown(limit)
+            )
+        })?;
+        if all.insert(name.to_owned(), text.into()).is_some() {
+            bail!("the limit `{}` is given twice", shown(name));
+        }
+    }
+    Ok(all.into())
+}
+
 /// The service's answer; a refusal is an error with the service's text.
 pub(super) fn ask(args: &AdminService, operation: Operation, payload: Payload) -> Result<Value> {
     let address: Address = args.at.parse().map_err(|_| {
@@ -207,7 +230,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
             format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
         }
         AdminAction::Release { .. } => "released the hold\n".to_owned(),
-        AdminAction::Ban(_) | AdminAction::Exempt(_) => ruled(answer),
+        AdminAction::Ban(_) | AdminAction::Exempt(_) | AdminAction::Set { .. } => ruled(answer),
         AdminAction::Lift(about) if answer["was_there"] == true => {
             format!("lifted {}\n", shown(&about.when.join(", ")))
         }
@@ -229,11 +252,20 @@ fn ruled(answer: &Value) -> String {
     let policy = ruled["policy"].as_str();
     let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
     format!(
-        "{} {}{policy} for {}\n",
+        "{} {}{policy}{} for {}\n",
         text_of(&ruled["effect"]),
         conditions(&ruled["when"]),
+        limits(&ruled["limits"], ":"),
         left(&ruled["left_ms"])
     )
+}
+
+/// The limits that a ruling sets, behind this sign; nothing for a ban.
+fn limits(limits: &Value, sign: &str) -> String {
+    let each = limits.as_object().into_iter().flatten();
+    let each = each.map(|(name, limit)| format!("{} = {}", shown(name), text_of(limit)));
+    let all = each.collect::<Vec<_>>().join(", ");
+    if all.is_empty() { all } else { format!("{sign} {all}") }
 }
 
 /// The rulings that exist in place of the ruling to lift.
@@ -258,8 +290,11 @@ fn rulings(answer: &Value) -> String {
     }
     let mut table = show::texts(["ruling", "requests", "policy", "left", "reason"]);
     for one in all {
+        let no_effect = one["no_effect"].as_str();
+        let no_effect =
+            no_effect.map_or_else(String::new, |why| format!(" (no effect: {})", shown(why)));
         table.add_row([
-            text_of(&one["effect"]),
+            format!("{}{}{no_effect}", text_of(&one["effect"]), limits(&one["limits"], "")),
             conditions(&one["when"]),
             one["policy"].as_str().map_or_else(|| "all".to_owned(), shown),
             left(&one["left_ms"]),
@@ -399,6 +434,7 @@ mod tests {
             "release hold",
             "ban user=ann --for 1h",
             "exempt user=ann --for 1h",
+            "set user=ann --policy api --limit minute=500/m --for 1h",
             "lift user=ann",
             "rulings",
             "reload",

@@ -41,8 +41,8 @@ pub(crate) struct Scripts {
     pub(super) reset: Rc<Script>,
 }
 
-/// A kind of question: its mode, whether it is one of several, and the units of its cost, if that is
-/// not plain.
+/// A kind of question: its mode, whether it is one of several, and the units of a cost that is not
+/// plain.
 type Asked = (Mode, bool, Vec<Unit>);
 
 /// The units of a cost that is not plain.
