@@ -205,7 +205,8 @@ impl Pair {
     }
 }
 
-/// The rest of a charge of several units. The answer has it as a text of the amounts given back. The text becomes a 0, or is left out where nothing was given back now.
+/// The rest of a charge of several units. The answer has it as a text of the amounts given back,
+/// which becomes a 0 here, or is left out where nothing was given back now.
 fn in_numbers(answer: &mut Reply, charged: &Cost) -> Option<Cost> {
     let Reply::List(list) = answer else { return None };
     let Some(Reply::Text(sum)) = list.get(2) else { return None };
