@@ -70,6 +70,7 @@ mod on_failure;
 mod outcome;
 mod pattern;
 mod policies;
+mod price;
 mod problem;
 mod quantile;
 mod read;

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Cost, Error, MAX_PARTS, RequestId, Subject, SubjectPrefix, Unit};
+use tollgate::{Cost, Error, Limit, MAX_PARTS, RequestId, Subject, SubjectPrefix, Unit};
 
-use crate::cost::{Amount, CostRule};
 use crate::field::{Field, Fields, value};
 use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
@@ -15,8 +14,6 @@ use crate::policies::Policies;
 use crate::ready::{
     Parts, PolicyPart, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
 };
-use crate::reserve::{Estimate, Reserve};
-use crate::sum::{WeightedSum, whole_number};
 use crate::tiers::Tiered;
 
 /// The input of a store call. It is filled in place: moving it takes as long as building it.
@@ -198,14 +195,16 @@ impl Policies {
     }
 
     /// The plan of these policies for a request; `usual` is the deadline of those without one.
+    /// Those of `priced` apply too, and count nothing: they only bring their costs.
     pub(crate) fn plan(
         &self,
-        places: &[usize],
+        (places, priced): (&[usize], &[usize]),
         fields: &dyn Fields,
         usual: Duration,
         plan: &mut Plan,
     ) -> Result<(), Refused> {
         let mut refused: Option<Refused> = None;
+        let mut others: SmallVec<[usize; 4]> = SmallVec::new();
         for &policy in places {
             // Nothing of an unlimited policy counts for those that apply beside it.
             let Some(ready) = self.ready(policy).filter(|ready| !ready.entries.is_empty()) else {
@@ -247,21 +246,28 @@ impl Policies {
                     plan.on_failure = ready.on_failure;
                 }
             }
-            if plan.parts.len() > before {
-                if let (0, Some(field)) = (before, &ready.shard) {
-                    plan.shard = value(fields, field).map(|value| value.into_owned().into());
-                }
-                if ready.cost.reserves().next().is_some() {
-                    plan.reserves = plan.reserves.or(Some(policy));
-                }
-                match ready.cost.of_request(fields) {
-                    Ok(cost) if before == 0 => plan.cost = cost,
-                    Ok(cost) => plan.add_cost(&cost),
-                    Err(uncosted) => {
-                        refused.get_or_insert(uncosted.refused(policy));
-                    }
+            let counts = plan.parts.len() > before;
+            if let (true, 0, Some(field)) = (counts, before, &ready.shard) {
+                plan.shard = value(fields, field).map(|value| value.into_owned().into());
+            }
+            if !counts {
+                others.push(policy);
+                continue;
+            }
+            if ready.cost.reserves().next().is_some() {
+                plan.reserves = plan.reserves.or(Some(policy));
+            }
+            match ready.cost.of_request(fields) {
+                Ok(cost) if before == 0 => plan.cost = cost,
+                Ok(cost) => plan.add_cost(&cost),
+                Err(uncosted) => {
+                    refused.get_or_insert(uncosted.refused(policy));
                 }
             }
+        }
+        if !plan.parts.is_empty() {
+            let refusal = self.add_prices(others.iter().chain(priced), fields, plan);
+            refused = refused.or(refusal.err());
         }
         // Only now are all policies known: a later one may deny.
         match (refused, plan.parts.get(MAX_PARTS)) {
@@ -272,6 +278,27 @@ impl Policies {
                 Ok(())
             }
         }
+    }
+
+    /// Adds the costs of policies that count nothing for a request, and may still bring a price.
+    fn add_prices<'p>(
+        &self,
+        policies: impl Iterator<Item = &'p usize>,
+        fields: &dyn Fields,
+        plan: &mut Plan,
+    ) -> Result<(), Refused> {
+        for &policy in policies {
+            let Some(ready) = self.ready(policy).filter(|ready| ready.cost.plain().is_none())
+            else {
+                continue;
+            };
+            let cost = ready.cost.of_request(fields).map_err(|it| it.refused(policy))?;
+            plan.add_cost(&cost);
+            if ready.cost.reserves().next().is_some() {
+                plan.reserves = plan.reserves.or(Some(policy));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -356,34 +383,32 @@ impl Plan {
         self.cost = all;
     }
 
-    /// Whether a limit of this plan counts a unit. Slots count a plain cost, too.
+    /// Whether a limit of this plan counts a unit, or would if a ruling had not made it unlimited.
     pub(crate) fn counts(&self, policies: &Policies, unit: &Unit) -> bool {
-        let limits = self.limits(policies).flat_map(|set| set.whole.limits());
-        limits.filter(|limit| !limit.is_uncounted()).any(|limit| {
-            limit.has_capacity() && limit.unit() == unit
-                || limit.needs_hold() && *unit == Unit::REQUESTS
-        })
+        let mut limits = self.limits(policies).flat_map(|set| set.whole.limits());
+        limits.any(|limit| limit.has_capacity() && limit.unit().name() == unit.name())
     }
 
-    /// Leaves out the amounts of units that no limit counts, as those of an override may not, or of
-    /// a ruling. If none is left because of a ruling, nothing is asked; else the store refuses the
-    /// question.
+    /// Leaves out the amounts of units that no limit counts, as those of an override may not. If
+    /// none counts any, the store refuses the question.
     #[inline]
     pub(crate) fn keep_counted(&mut self, policies: &Policies) {
-        if self.cost.plain().is_some() && self.ruled.is_none() {
+        if self.cost.plain().is_some() {
             return;
         }
         let amounts = self.cost.amounts().iter();
         let counted = amounts.filter(|(unit, _)| self.counts(policies, unit));
-        let counted: Cost = counted.map(|(unit, amount)| (*unit, amount)).collect();
-        if !counted.amounts().is_zero() {
-            self.cost = counted;
-        } else if self.ruled.is_some() {
-            let policy = self.parts.first().map(|part| part.policy);
-            let (outcome, authority) = (Outcome::Unlimited, Authority::Ruling);
-            self.clear();
-            self.early = Some(Box::new(Early { outcome, authority, policy, cause: None }));
+        let mut counted: Vec<(Unit, u64)> = counted.map(|(unit, amount)| (*unit, amount)).collect();
+        if counted.iter().all(|(_, amount)| *amount == 0) {
+            return;
         }
+        let takes_slots =
+            || self.limits(policies).flat_map(|set| set.whole.limits()).any(Limit::needs_hold);
+        // A cost of requests alone would be as many slots.
+        if matches!(counted[..], [(Unit::REQUESTS, _)]) && takes_slots() {
+            counted.push((Unit::SLOTS, 1));
+        }
+        self.cost = counted.into_iter().collect();
     }
 
     /// Gives a unit another amount, if it takes any of it.
@@ -400,78 +425,4 @@ impl Plan {
         let all = self.parts.iter().map(|part| part.policy);
         all.filter(move |policy| last.replace(*policy) != Some(*policy))
     }
-}
-
-/// Why a request has no cost.
-enum Uncosted {
-    /// The amount of a unit is above its bound.
-    TooCostly(Unit, u64),
-    Missing(Field),
-}
-
-impl Uncosted {
-    fn refused(self, policy: usize) -> Refused {
-        match self {
-            Self::TooCostly(unit, max) => Refused::Cost { policy, unit, max },
-            Self::Missing(field) => Refused::Missing { policy, field },
-        }
-    }
-}
-
-impl CostRule {
-    /// The cost of a request.
-    #[inline]
-    fn of_request(&self, fields: &dyn Fields) -> Result<Cost, Uncosted> {
-        if let Some(amount) = self.plain() {
-            return amount.of_request(fields, (&Unit::REQUESTS, false)).map(Cost::from);
-        }
-        self.of_units(fields)
-    }
-
-    fn of_units(&self, fields: &dyn Fields) -> Result<Cost, Uncosted> {
-        let mut amounts: SmallVec<[(Unit, u64); 4]> = SmallVec::new();
-        for (unit, amount) in self.amounts() {
-            let amount = amount.of_request(fields, (unit, true))?;
-            if amount > 0 {
-                amounts.push((*unit, amount));
-            }
-        }
-        match (amounts.is_empty(), self.fields().next()) {
-            // A request that takes nothing is as one that does not say what it takes.
-            (true, Some(field)) => Err(Uncosted::Missing(field.clone())),
-            _ => Ok(amounts.into_iter().collect()),
-        }
-    }
-}
-
-impl Amount {
-    /// The amount of this unit that a request takes, which may be 0 only if `or_none`.
-    #[inline]
-    fn of_request(
-        &self,
-        fields: &dyn Fields,
-        (unit, or_none): (&Unit, bool),
-    ) -> Result<u64, Uncosted> {
-        let (sum, max, otherwise) = match self {
-            Self::Fixed(units) => return Ok(*units),
-            Self::From { sum, max, otherwise } => (sum, *max, *otherwise),
-            Self::Reserve(Reserve { estimate, max, .. }) => match estimate {
-                Estimate::Units(units) => return Ok(*units),
-                Estimate::From { sum, otherwise } => (sum, *max, *otherwise),
-                // The gate knows better, once it has seen enough.
-                Estimate::Quantile { otherwise, .. } => return Ok(*otherwise),
-            },
-        };
-        let number = |field: &Field| whole_number(&value(fields, field)?);
-        match sum.total(number) {
-            Ok(units) if units > max => Err(Uncosted::TooCostly(*unit, max)),
-            Ok(units) if units > 0 || or_none => Ok(units),
-            total => otherwise.ok_or_else(|| Uncosted::Missing(missing(total, sum).clone())),
-        }
-    }
-}
-
-/// The field that a total lacks, or else the first one.
-fn missing<'f>(total: Result<u64, &'f Field>, sum: &'f WeightedSum<Field>) -> &'f Field {
-    total.err().or(sum.sources().next()).unwrap_or(&Field::Ip)
 }

@@ -8,7 +8,7 @@ use tollgate::{Limit, LimitKind, LimitSet, ParseError, Share};
 
 use crate::field::advice;
 use crate::policies::Policies;
-use crate::ready::{Local, Ready, ReadyLimits, ReadyRule};
+use crate::ready::{Local, Ready, ReadyEntry, ReadyLimits, ReadyRule};
 
 /// The text of a limit that no longer counts.
 const UNLIMITED: &str = "unlimited";
@@ -167,16 +167,21 @@ impl ReadyLimits {
     }
 }
 
+impl ReadyEntry {
+    /// Every set of limits that its subject may count under.
+    fn sets(&self) -> impl Iterator<Item = &ReadyLimits> {
+        let rules = self.rules.iter().filter_map(|rule| match rule {
+            ReadyRule::Limits(limits) => Some(limits),
+            ReadyRule::Unlimited | ReadyRule::Banned => None,
+        });
+        core::iter::once(&self.limits).chain(rules)
+    }
+}
+
 impl Ready {
     /// Every set of limits that the policy may count under.
     fn sets(&self) -> impl Iterator<Item = &ReadyLimits> {
-        self.entries.iter().flat_map(|entry| {
-            let rules = entry.rules.iter().filter_map(|rule| match rule {
-                ReadyRule::Limits(limits) => Some(limits),
-                ReadyRule::Unlimited | ReadyRule::Banned => None,
-            });
-            core::iter::once(&entry.limits).chain(rules)
-        })
+        self.entries.iter().flat_map(ReadyEntry::sets)
     }
 
     /// One set of each shape: whether a limit fits depends on no other numbers.
@@ -227,6 +232,14 @@ impl Policies {
         };
         let limits = || ready.sets().flat_map(|set| set.whole.limits());
         let is_it = |limit: &&Limit| limit.name() == Some(name) || limit.identity() == name;
+        let of = ready.entries.iter().filter(|entry| {
+            entry.sets().flat_map(|set| set.whole.limits()).any(|limit| is_it(&limit))
+        });
+        if of.count() > 1 {
+            let what = format!("`{name}` is a limit of several subjects of `{policy}`");
+            let remedy = "give each a name in the policy, and set that";
+            return Err(ParseError::whole(name, what, remedy));
+        }
         match limits().find(is_it) {
             Some(was) => RuledLimit::read(was, text),
             None => Err(no_limit(policy, name, limits())),

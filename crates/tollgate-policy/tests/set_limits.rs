@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
-use tollgate::{HoldKind, ManualClock, MemoryStore, Subject};
+use tollgate::{Cost, HoldKind, ManualClock, MemoryStore, Subject};
 use tollgate_policy::{
     Answer, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling,
 };
@@ -374,4 +374,74 @@ fn leases_and_local_shares_stay_where_they_fit() {
     assert_eq!(lease(), (3, None), "no half of it is 10");
     set(&gate, &[("gcra/1m", "unlimited")]);
     assert_eq!(ask(&gate, 1).outcome(), Outcome::Unlimited);
+}
+
+/// An amount of a unit whose limit is unlimited is left out; the amounts of the others are charged.
+#[test]
+fn an_unlimited_unit_leaves_the_amounts_of_the_others() {
+    let limits = "calls: 3/h via gcra, budget: 100/h of tokens via gcra";
+    let text = format!(
+        "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+         cost = {{ requests = 1, tokens = {{ from = \"field.tokens\", max = 90, otherwise = 0 }} }}\n\
+         limits = [{{ subject = \"field.tenant\", absent = \"skip\", limit = \"{limits}\" }}]\n"
+    );
+    let clock = ManualClock::at_micros(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(clock).build();
+    let gate = Gate::new(Policies::parse(&text, Format::Toml).unwrap(), store).unwrap();
+    let asked = |tokens: &str, calls: Option<u64>| {
+        let mut prepared = gate.prepare(&[("field.tenant", "12"), ("field.tokens", tokens)]);
+        calls.into_iter().for_each(|calls| prepared.cost(calls).unwrap());
+        block_on(gate.ask(prepared))
+    };
+    let left = |answer: &Answer<'_>| -> Vec<u64> {
+        answer.decision().unwrap().reports().map(|report| report.remaining()).collect()
+    };
+    assert_eq!(left(&asked("10", Some(3))), [0, 90]);
+    assert_eq!(asked("10", None).outcome(), Outcome::Denied);
+    set(&gate, &[("calls", "unlimited")]);
+    let answer = asked("10", None);
+    assert_eq!((answer.outcome(), left(&answer)[1]), (Outcome::Allowed, 80));
+    // A caller may still say how many calls there are.
+    let answer = asked("10", Some(7));
+    assert_eq!((answer.outcome(), left(&answer)[1]), (Outcome::Allowed, 70));
+    assert_eq!(asked("80", None).outcome(), Outcome::Denied);
+    // Nothing of a limit that is left.
+    let answer = asked("0", None);
+    assert_eq!((answer.outcome(), left(&answer)[1]), (Outcome::Allowed, 70));
+    set(&gate, &[("calls", "5/h"), ("budget", "unlimited")]);
+    let answer = asked("90", None);
+    assert_eq!((answer.outcome(), left(&answer)[0]), (Outcome::Allowed, 1));
+}
+
+/// Limits beside it go on, though the cost of the policy has nothing of them.
+#[test]
+fn slots_and_amounts_of_callers_count_beside_an_unlimited_unit() {
+    let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+                cost = { tokens = { reserve = 5, max = 9, hold = \"1m\" } }\n\
+                limits = [{ subject = \"field.tenant\", absent = \"skip\", limit = [\n\
+                \"work: 2 at once hold 5m\", \"budget: 9/h of tokens via gcra\"] }]\n";
+    let clock = ManualClock::at_micros(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(clock).build();
+    let gate = Gate::new(Policies::parse(text, Format::Toml).unwrap(), store).unwrap();
+    set(&gate, &[("budget", "unlimited")]);
+    let admit = || block_on(gate.admit(gate.prepare(&[("field.tenant", "12")])));
+    let (first, second, third) = (admit(), admit(), admit());
+    assert!(first.hold.is_some() && second.hold.is_some());
+    assert_eq!(third.answer.outcome(), Outcome::Denied);
+    // A commit of what nothing counts gives the slot back.
+    block_on(gate.holds().commit(&first.hold.unwrap(), "tokens=7".parse::<Cost>().unwrap()))
+        .unwrap();
+    assert!(admit().hold.is_some());
+}
+
+/// A limit of several subjects is not one limit.
+#[test]
+fn a_limit_of_several_subjects_needs_names() {
+    let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+                limits = [{ subject = \"field.tenant\", absent = \"skip\", limit = \"9/m\" },\n\
+                { subject = \"user\", absent = \"skip\", limit = [\"3/m\", \"own: 7/h\"] }]\n";
+    let policies = Policies::parse(text, Format::Toml).unwrap();
+    let error = policies.ruled_limit("api", "sliding_log/1m", "5/m").unwrap_err().to_string();
+    assert!(error.contains("several subjects"), "{error}");
+    assert!(policies.ruled_limit("api", "own", "5/h").is_ok());
 }

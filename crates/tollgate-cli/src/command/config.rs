@@ -217,7 +217,7 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
                 row("", &format!("  store away: {}", local.text()));
             }
         }
-        for (identity, at) in &entry.notify {
+        for (identity, at) in entry.notify.iter().filter(|_| !policy.shadow) {
             row("", &format!("reports {} of {identity}", at.percent()));
         }
         for (field, what) in &entry.absent {

@@ -22,8 +22,9 @@ impl<'p> Units<'p> {
     fn add(&mut self, policy: &'p Policy) {
         let limits = policy.entries.iter().flat_map(Entry::sets).flat_map(LimitSet::limits);
         // A plain cost is slots, too.
+        let is_plain = policy.cost.plain().is_some();
         let counted = limits.filter(|limit| limit.has_capacity()).flat_map(|limit| {
-            let slots = limit.needs_hold().then_some(&Unit::REQUESTS);
+            let slots = (is_plain && limit.needs_hold()).then_some(&Unit::REQUESTS);
             core::iter::once(limit.unit()).chain(slots)
         });
         self.counted.extend(counted);

@@ -186,20 +186,21 @@ impl Plan {
     /// Plans the check of these policies, or the answer that needs no store call.
     #[inline]
     pub(super) fn fill(&mut self, live: &Live, policies: &[usize], fields: &dyn Fields) {
-        self.fill_and(live, policies, fields, |_| ());
+        self.fill_and(live, (policies, &[]), fields, |_| ());
     }
 
-    /// The same, where `change` changes the limits.
+    /// The same, at the costs of further policies that count nothing, and where `change` changes
+    /// the limits.
     #[inline]
     pub(super) fn fill_and(
         &mut self,
         live: &Live,
-        policies: &[usize],
+        (policies, priced): (&[usize], &[usize]),
         fields: &dyn Fields,
         change: impl FnOnce(&mut Self),
     ) {
         let Some(first) = policies.first() else { return };
-        match live.policies.plan(policies, fields, live.usual, self) {
+        match live.policies.plan((policies, priced), fields, live.usual, self) {
             Ok(()) if self.parts.is_empty() => {
                 let (outcome, policy) = (Outcome::Unlimited, Some(*first));
                 self.early = Some(Box::new(Early { outcome, policy, ..Early::NO_POLICY }));

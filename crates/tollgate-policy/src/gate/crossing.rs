@@ -32,12 +32,17 @@ impl Crossing {
             quota.anchor = Some(Anchor::FirstHit);
         }
         let (part, whole) = self.threshold.fraction();
-        let name = format!("notify-{part}-{whole}-{}", self.limit.identity());
-        let name = name.replace('/', "-").chars().take(MAX_NAME).collect::<String>();
+        // With the units, so that a limit which is raised at run time reports again.
+        let name =
+            format!("notify-{part}-{whole}-{}-{:016x}", of.units, fnv(self.limit.identity()));
         let limit = Limit::new(quota, Strategy::FixedWindow)?.named(&name)?;
         LimitSet::from(limit).in_policy(&self.policy)
     }
 }
 
-/// The longest name of a limit.
-const MAX_NAME: usize = 64;
+/// FNV-1a: an identity may be as long as a name, which leaves no room for more.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

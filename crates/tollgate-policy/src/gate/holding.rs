@@ -15,7 +15,7 @@ use super::shared::Inner;
 use super::{Answer, Gate, Prepared};
 use crate::outcome::Outcome;
 use crate::quantile::Quantile;
-use crate::reserve::{Commits, Estimate, Reserve};
+use crate::reserve::{Commit, Commits, Estimate, Reserve};
 use crate::resolve::Plan;
 
 /// The answer to a request for a hold.
@@ -230,7 +230,16 @@ impl Plan {
     /// Where a front reads what was used.
     fn commits(&self, live: &Live) -> Commits {
         let reserves = self.policies().flat_map(|place| live.reserves(place));
-        reserves.filter_map(|(unit, it)| Some((*unit, it.commit.clone()?))).collect()
+        let mut all: Vec<(Unit, Commit)> = Vec::new();
+        for (unit, reserve) in reserves {
+            // Policies that share a unit read the same.
+            if let Some(commit) = &reserve.commit
+                && all.iter().all(|(known, _)| known != unit)
+            {
+                all.push((*unit, commit.clone()));
+            }
+        }
+        all.into_iter().collect()
     }
 
     /// The hold that the policies want, and how long it lasts; `None` for a check.

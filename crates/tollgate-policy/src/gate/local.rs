@@ -140,7 +140,9 @@ impl LocalCounts {
         if known.iter().all(Option::is_none) {
             return Ok(());
         }
-        let units = local.limits.limits().iter().filter(|limit| limit.has_capacity()).map(unit_of);
+        let units = local.limits.limits().iter();
+        let units = units.filter(|limit| limit.has_capacity() && !limit.is_uncounted());
+        let units = units.map(unit_of);
         let units: BTreeSet<Unit> = units.collect();
         for unit in units {
             let ask = || Ask::new(subject).under(&local.limits).cost(Cost::of_unit(unit, 1));

@@ -118,7 +118,9 @@ impl Prepared {
                 return;
             }
         } else {
-            plan.fill_and(&live, &left, fields, change);
+            let exempt = places.iter().copied().filter(|place| !left.contains(place));
+            let exempt: SmallVec<[usize; 4]> = exempt.collect();
+            plan.fill_and(&live, (&left, &exempt), fields, change);
         }
         let is_asked = |place| !held.exempts_from(&live.policies, place);
         self.fill_shadows(is_asked, fields, change);
@@ -135,7 +137,7 @@ impl Prepared {
         let Self { live, matched, shadows, .. } = self;
         for &policy in matched.shadows.iter().filter(|policy| is_asked(**policy)) {
             let mut plan = Plan::new();
-            plan.fill_and(live, &[policy], fields, &change);
+            plan.fill_and(live, (&[policy], &[]), fields, &change);
             shadows.push((policy, plan));
         }
     }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use parking_lot::RwLock;
-use tollgate::LimitSet;
+use tollgate::{Limit, LimitSet};
 
+use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
 use crate::ready::ReadyLimits;
-use crate::resolve::Plan;
+use crate::resolve::{Early, Plan};
 use crate::ruled_limit::{Changes, Ruled, RuledLimit, changes_of};
 
 /// The most sets that are kept: as many as there can be rulings.
@@ -92,7 +93,13 @@ impl Plan {
             return;
         }
         self.ruled = Some(ruled.into());
-        self.keep_counted(policies);
+        let is_open = |set: &ReadyLimits| set.whole.limits().iter().all(Limit::is_uncounted);
+        if self.limits(policies).all(is_open) {
+            let policy = self.parts.first().map(|part| part.policy);
+            let (outcome, authority) = (Outcome::Unlimited, Authority::Ruling);
+            self.clear();
+            self.early = Some(Box::new(Early { outcome, authority, policy, cause: None }));
+        }
     }
 }
 

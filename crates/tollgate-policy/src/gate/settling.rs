@@ -174,7 +174,23 @@ impl Live {
         let others = hold.cost.amounts().iter().filter(|(unit, _)| {
             actual.plain() != Some(0) && named.named(unit).is_none() && is_constant(unit)
         });
-        cut.chain(others.map(|(unit, amount)| (*unit, amount))).collect()
+        // An override may not count a unit that its policy prices.
+        let is_priced = |unit: &Unit| {
+            let mut policies = self.policies_of(hold);
+            policies.any(|place| {
+                let policy = self.policies.policy(place);
+                policy.is_some_and(|policy| policy.cost.of(unit).is_some())
+            })
+        };
+        let counts = |unit: &Unit| {
+            let mut limits = hold.counts.iter().flat_map(|(_, limits)| limits.limits());
+            limits.any(|limit| limit.has_capacity() && limit.unit().name() == unit.name())
+        };
+        let all = cut.chain(others.map(|(unit, amount)| (*unit, amount)));
+        match actual.plain() {
+            Some(_) => all.collect(),
+            None => all.filter(|(unit, _)| counts(unit) || !is_priced(unit)).collect(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::live::Live;
 use super::shared::Inner;
 use super::{Answer, Gate};
 use crate::outcome::Outcome;
+use crate::ready::{ReadyDimension, ReadyEntry, Without};
 
 impl<S: Store> Gate<S> {
     /// Whether nobody has reported this crossing yet in this window of the limit, over all
@@ -99,7 +100,7 @@ impl<S: Store> Inner<S> {
                 charged: (charged.fits || more == 0).then_some(more),
                 reset_after: Duration::from_micros(charged.reset_after_us),
             };
-            for entry in &ready.entries {
+            for entry in ready.entries.iter().filter(|entry| entry.is_of(subject)) {
                 self.crossed(live, (place, subject.as_str()), &entry.notify, &state);
             }
         }
@@ -142,4 +143,23 @@ struct State<'a> {
     /// The units that were charged; `None` beyond the limit.
     charged: Option<u64>,
     reset_after: Duration,
+}
+
+impl ReadyEntry {
+    /// Whether a subject has the dimensions of this entry, or of their replacements.
+    fn is_of(&self, subject: &Subject) -> bool {
+        subject.dimensions().all(|(name, _)| self.dimensions.iter().any(|it| it.may_be(name)))
+    }
+}
+
+impl ReadyDimension {
+    fn may_be(&self, name: &str) -> bool {
+        match self {
+            Self::Constant { prefix, .. } => prefix.dimension() == name,
+            Self::Field { prefix, absent, .. } => {
+                prefix.dimension() == name
+                    || matches!(absent, Without::Instead(other) if other.may_be(name))
+            }
+        }
+    }
 }

@@ -203,3 +203,48 @@ fn a_charge_afterwards_is_of_each_unit_alone() {
     let answer = block_on(gate.ask(gate.prepare(&fields(&[("path", "/")]))));
     assert_eq!(answer.decision().unwrap().remaining(), 94);
 }
+
+/// A price is that of each policy that applies, also where it counts nothing itself.
+#[test]
+fn a_policy_that_counts_nothing_for_a_request_still_brings_its_price() {
+    let (gate, _) = gate(
+        r#"
+version = 1
+match = "all"
+[[policies]]
+name = "budget"
+on_failure = "allow"
+cost = { requests = 1 }
+limits = [{ subject = "everyone=all", limit = ["9/h", "100/h of cents via sliding_log"] }]
+[[policies]]
+name = "large"
+on_failure = "allow"
+cost = { requests = 1, cents = 40 }
+limits = [{ subject = "ip", absent = "skip", limit = "9/m", overrides = [
+  { when = { field.plan = "pro" }, limit = "unlimited" },
+] }]
+"#,
+    );
+    for _ in 0..2 {
+        let answer = block_on(gate.ask(gate.prepare(&fields(&[("field.plan", "pro")]))));
+        assert_eq!(answer.outcome(), Outcome::Allowed);
+    }
+    let denied = block_on(gate.ask(gate.prepare(&fields(&[("field.plan", "pro")]))));
+    assert_eq!(denied.decision().unwrap().unit().name(), "cents");
+}
+
+/// Both policies read the same header, which is used once.
+#[test]
+fn policies_that_share_an_estimate_commit_it_once() {
+    let policy = |name: &str, subject: &str| {
+        format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"deny\"\n\
+             cost = {{ reserve = 5, commit = \"header.x-used\", max = 90, hold = \"2m\" }}\n\
+             limits = [{{ subject = \"{subject}\", limit = \"100/h via gcra\" }}]\n"
+        )
+    };
+    let (one, two) = (policy("one", "ip"), policy("two", "everyone=all"));
+    let (gate, _) = gate(&format!("version = 1\nmatch = \"all\"\n{one}{two}"));
+    let placed = admit(&gate, &[]);
+    assert_eq!(placed.commits.used(|_| Some(7), 0), Some(Cost::from(7)));
+}

@@ -12,6 +12,13 @@ function unit.add(sums, by, sign)
   return sums
 end
 
+-- Gives limits that count nothing a unit of which no cost has an amount.
+function unit.open(limits, most)
+  for i in pairs(most.open or {}) do
+    limits[i].unit = '-'
+  end
+end
+
 -- The units of a limit that a hold keeps, or all holds; and those that ends charge.
 function unit.kept(holds, limit)
   if limit.unit then
@@ -464,6 +471,7 @@ end
 local function open_count(key, logs, tag, has_state, most, span)
   local limits = read_tag(tag)
   unit.name(key, limits)
+  unit.open(limits, most)
   local old, wrong, had_state = load(key, logs, #limits, limits)
   if wrong then
     return nil, wrong
@@ -530,6 +538,7 @@ local function open_held(key, logs, tag, most)
     end
     places[i] = limits[i]
   end
+  unit.open(places, most)
   places.held, places.text = true, limits.text
   -- The maximum use, and for how long it counts, are as they were written, whatever the holder
   -- knows.
@@ -571,7 +580,11 @@ local function each_count(a, open)
     for i = 1, limits do
       local arg = ARGV[a + 3 + i]
       most[i] = (struct.unpack('>I7', arg, 2))
-      if string.byte(arg) == 107 then
+      local letter = string.byte(arg)
+      if letter == 45 then
+        most.open = most.open or {}
+        most.open[i] = true
+      elseif letter == 107 or letter == 75 then
         local first, last = struct.unpack('>I7', arg, 30), struct.unpack('>I7', arg, 51)
         if now < first * 1000000 or now >= last * 1000000 then
           return 'other windows'

@@ -29,10 +29,15 @@ pub fn count_args(limits: &LimitSet) -> Vec<Vec<u8>> {
         let spec = limit.lua_spec();
         // A strategy without a step in Lua has none of these scripts. The first arguments are the
         // numbers.
-        // So has a limit of another unit no fast path: that counts requests and slots.
+        // A limit of another unit has no fast path, which counts requests and slots: its letter is
+        // a capital. One that counts nothing has a sign.
         let is_plain = [Unit::REQUESTS, Unit::SLOTS].contains(limit.unit());
-        let step = spec.step.filter(|_| is_plain);
-        let code = step.and_then(|step| u8::try_from(step.code).ok()).unwrap_or(b'x');
+        let code = spec.step.and_then(|step| u8::try_from(step.code).ok()).unwrap_or(b'x');
+        let code = match (is_plain, limit.is_uncounted()) {
+            (_, true) => b'-',
+            (false, _) => code.to_ascii_uppercase(),
+            (true, _) => code,
+        };
         let mut arg = vec![code];
         for number in core::iter::once(most_of(limit)).chain(spec.arguments.iter().copied()) {
             arg.extend_from_slice(&number.to_be_bytes()[1..]);

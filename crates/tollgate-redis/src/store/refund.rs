@@ -162,7 +162,9 @@ impl RedisStore {
                 let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
                 let amount = receipt.cost.amounts().of(limit.unit());
                 let until = engine::spent_until_us(limit, at_us, amount);
-                let (code, most) = (limit.strategy().code(), most_of(limit));
+                // Nothing comes back to a limit that counted nothing.
+                let code = if limit.is_uncounted() { 'x' } else { limit.strategy().code() };
+                let most = most_of(limit);
                 let edges = refund_edges(limit, self.server_time());
                 args.push(format!("{code}{at_us}:{until}:{most}{edges}"));
                 places.push(first + declared);

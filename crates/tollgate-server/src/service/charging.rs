@@ -39,8 +39,13 @@ impl Service {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, None)?;
                 let Some(ask) = prepared.question() else {
-                    if let Some(field) = self.gate.ask(prepared.peek()).await.missing() {
-                        let detail = format!("`{field}` is missing, so that nothing was charged");
+                    let answer = self.gate.ask(prepared.peek()).await;
+                    let why = match (answer.missing(), answer.error()) {
+                        (Some(field), _) => Some(format!("`{field}` is missing")),
+                        (None, error) => error.map(ToString::to_string),
+                    };
+                    if let Some(why) = why {
+                        let detail = format!("{why}, so that nothing was charged");
                         return Err(Refusal::invalid(detail).at("fields"));
                     }
                     let (counts, charged) = (Parts::new(), Vec::new());

@@ -159,7 +159,12 @@ impl Service {
         let mut held = match by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
-                let (kind, ttl) = asked.or(prepared.reserves())?;
+                // Where nothing is asked, nothing is held: a denial, or no policy.
+                let nothing = prepared
+                    .question()
+                    .is_none()
+                    .then_some((HoldKind::Reserve, Duration::from_secs(1)));
+                let (kind, ttl) = asked.or(prepared.reserves().or(nothing))?;
                 let held =
                     self.gate.hold(prepared.named(name).with_patience(patience), kind, ttl).await;
                 self.heard(held)?

@@ -51,7 +51,7 @@ pub struct Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhook").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Webhook").field("at", &self.url.authority()).finish_non_exhaustive()
     }
 }
 
@@ -91,10 +91,12 @@ impl Webhook {
             };
             counts.deliver(delivery);
             if let Err(why) = result {
-                let (url, policy) = (&self.url, &crossing.policy);
+                // The path may be a secret.
+                let (host, policy) = (self.url.authority(), &crossing.policy);
+                let host = host.map_or("", http::uri::Authority::as_str);
                 tracing::warn!(
                     target: "tollgate",
-                    "the webhook {url} did not take a report of `{policy}`: {why}"
+                    "the webhook at {host} did not take a report of `{policy}`: {why}"
                 );
             }
         }

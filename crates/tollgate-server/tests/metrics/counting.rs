@@ -26,7 +26,7 @@ limits = [{ subject = "ip", limit = "attempts: 2/h via sliding_log" }]
 name = "wide"
 when = { path = "/login" }
 on_failure = "deny"
-limits = [{ subject = "host", limit = "100/h via gcra" }]
+limits = [{ subject = "host", limit = "100/h via gcra", notify = "1 %" }]
 
 [[policies]]
 name = "dear"

@@ -101,11 +101,13 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let call = Request::post("http://localhost/any/Call").body(Body::empty()).unwrap();
     client.send_request(call).await.unwrap();
     service.server.reread_rules().await;
-    // The jobs of a queue are there after it was prepared for the first time.
+    // The jobs of a queue are there after it was prepared for the first time, and thresholds after
+    // they were reported.
     let begin = Instant::now();
     let page = loop {
         let page = service.page().await;
-        if page.series.iter().any(|(name, ..)| name == "tollgate_queue_waiting_jobs") {
+        let has = |wanted: &str| page.series.iter().any(|(name, ..)| name == wanted);
+        if has("tollgate_queue_waiting_jobs") && has("tollgate_thresholds_total") {
             break page;
         }
         assert!(begin.elapsed() < Duration::from_secs(60), "nobody looks at the queue");

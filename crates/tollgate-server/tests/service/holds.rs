@@ -218,7 +218,7 @@ async fn a_hold_that_has_ended_charges_nothing() {
     let charging = done(client, "/v1/reserve", reserve(json!({ "at_end": "charge" }))).await;
     clock.advance(Duration::from_secs(10));
     let commit = json!({ "hold": charging["hold"], "actual": 1 });
-    refused(client, "/v1/commit", commit, 409, "its end has charged the estimate").await;
+    refused(client, "/v1/commit", commit, 409, "that charged the estimate").await;
     assert_eq!(remaining(&done(client, "/v1/peek", peek.clone()).await), 6);
     // After a reset there is nothing to settle.
     let reset = done(client, "/v1/reserve", reserve(json!({}))).await;

@@ -69,8 +69,7 @@ impl<'a> Ask<'a> {
         peek: bool,
         parts: &'p mut Parts<'q>,
     ) -> Result<Question<'p>, Error> {
-        let cost = self.cost.amounts();
-        check_cost(cost.first())?;
+        check_cost(self.cost.amounts().first())?;
         if !peek && self.name.is_some() {
             return Err(names_a_check());
         }
@@ -91,6 +90,10 @@ impl<'a> Ask<'a> {
         if !self.more.is_empty() || parts.is_empty() {
             count_more(parts, &mut self.more, usual, shard)?;
         }
+        if peek && self.cost.plain() == Some(1) {
+            self.cost = one_of(parts);
+        }
+        let cost = self.cost.amounts();
         cost.check_units(parts.iter().map(|part| part.limits))?;
         let mut question = Question::of_check(parts, cost, mode).map_err(takes_slots)?;
         // Elsewhere it makes no difference, and the store has one way less to answer.
@@ -223,6 +226,18 @@ impl<'a> Ask<'a> {
             _ => Err(Error::Ask("this is done for one subject at a time".to_owned())),
         }
     }
+}
+
+/// One request; of limits that count none, one of the first unit that they count. It is what a look
+/// at a count is for that says no cost.
+fn one_of(parts: &Parts<'_>) -> Cost {
+    let sets = || parts.iter().map(|part| part.limits);
+    let one = Cost::from(1);
+    if one.amounts().check_units(sets()).is_ok() {
+        return one;
+    }
+    let first = sets().flat_map(LimitSet::limits).find(|limit| limit.has_capacity());
+    first.map_or(one, |limit| Cost::from_iter([(*limit.unit(), 1)]))
 }
 
 /// Adds the parts after the first, and checks how many there are and that no two are the same. Asks

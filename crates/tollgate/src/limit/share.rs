@@ -184,8 +184,8 @@ impl Limit {
             let remedy = "give another answer for when the store fails";
             return Err(refused(&what, remedy));
         }
-        // A node counts the denials of its share.
-        if self.hears_denials() {
+        // A node counts the denials of its share. One that counts nothing has no parts.
+        if self.hears_denials() || self.is_uncounted() {
             return Ok(self.clone());
         }
         let mut quota = self.quota.clone();

@@ -448,7 +448,9 @@ fn check_actual(hold: &Hold, actual: Amounts<'_>) -> Result<(), Error> {
 #[cold]
 fn not_open(hold: &Hold) -> Error {
     let what = match hold.kind() {
-        HoldKind::Charging => "nothing was charged now; its end has charged the estimate",
+        HoldKind::Charging => {
+            "nothing was charged now; if it ended by itself, that charged the estimate"
+        }
         HoldKind::Acquire | HoldKind::Reserve => "nothing was charged",
     };
     if hold.id.is_of_any_kind() {

@@ -42,6 +42,7 @@ mod refusals;
 mod requests;
 mod shown_holds;
 mod threads;
+mod uncounted;
 mod unit_parts;
 mod units;
 mod world;
@@ -274,6 +275,7 @@ cases! {
     }
     Keeps::COUNTS.with_holds().with_charges() => {
         held_units::holds_of_several_units_equal_those_of_each,
+        uncounted::an_uncounted_limit_keeps_its_count,
     }
 }
 
@@ -380,6 +382,7 @@ macro_rules! conformance_tests {
             what_a_name_refuses_leaves_a_count_under_its_numbers,
             a_mark_lasts_as_long_as_the_limits_of_its_question_say,
             holds_of_several_units_equal_those_of_each,
+            an_uncounted_limit_keeps_its_count,
         );
         /// Every case of the kit has a test here.
         #[test]

@@ -170,7 +170,7 @@ async fn a_hold_that_has_ended_charges_nothing() {
     let charging = hold_of(&redis.ask(&format!("{reserve} ATEND charge")).await);
     clock.advance(Duration::from_secs(10));
     let commit = format!("TOLLGATE.COMMIT {charging} 1");
-    refuses(&mut redis, &[(&commit, NOT_OPEN, "its end has charged the estimate")]).await;
+    refuses(&mut redis, &[(&commit, NOT_OPEN, "that charged the estimate")]).await;
     assert_eq!(left(&mut redis, "bob 10/h").await, "6");
     // After a reset there is nothing to settle.
     let reset = hold_of(&redis.ask(reserve).await);

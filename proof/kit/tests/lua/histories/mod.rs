@@ -147,9 +147,9 @@ impl Pair {
                 }
                 38 => {
                     let most = i64::try_from(plan.capacity.min(1 << 40)).unwrap();
-                    let delta = |rng: &mut ChaCha8Rng| match rng.random_bool(0.5) {
-                        true => rng.random_range(1..=most),
-                        false => -rng.random_range(1..=most),
+                    let delta = |rng: &mut ChaCha8Rng| {
+                        let delta = rng.random_range(1..=most);
+                        if rng.random_bool(0.5) { delta } else { -delta }
                     };
                     if plan.units.is_empty() {
                         let delta = delta(rng);
