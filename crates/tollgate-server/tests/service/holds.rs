@@ -279,11 +279,17 @@ async fn a_policy_says_how_long_its_estimate_is_held_and_what_the_end_charges() 
         says.contains("above the `max` of the policy") && says.contains("at most 50"),
         "{says}"
     );
-    // Another policy does not mention it.
+    // Another policy does not say how long.
     let (service, _) = on_memory(FILE).await;
     let client = &mut service.client().await;
-    let body = json!({ "fields": { "user": "bob" } });
+    let body = json!({ "fields": { "ip": "192.0.2.1", "path": "/pages/1" } });
     refused(client, "/v1/reserve", body, 400, "`ttl` is missing").await;
+    // Where nothing would be held, no time is needed.
+    let banned = json!({ "ip": "192.0.2.1", "header.x-bad": "yes" });
+    for (fields, outcome) in [(json!({ "user": "bob" }), "no_policy"), (banned, "banned")] {
+        let answer = done(client, "/v1/reserve", json!({ "fields": fields })).await;
+        assert_eq!((&answer["outcome"], &answer["hold"]), (&json!(outcome), &Value::Null));
+    }
 }
 
 #[tokio::test]
