@@ -80,7 +80,7 @@ impl<S: Store> Leased<S> {
         let some = |amount| if amount == 0 { 0.into() } else { Cost::of_unit(*unit, amount) };
         let before = self.0.marks.given_back(receipt.number);
         let mut part = Cost::from(units);
-        // What is leased is of one unit.
+        // A lease has units of one kind.
         if charged.is_of_one_unit() {
             let limits = receipt.charges.iter().map(|charges| charges.limits.limits().len()).sum();
             let left = charged.first().saturating_sub(before);

@@ -328,7 +328,7 @@ impl Policies {
         self.0.places.get(name).copied()
     }
 
-    /// The name of a policy that may be meant, where there is none of this name.
+    /// The most similar name of a policy, to suggest for a name that no policy has.
     #[must_use]
     pub fn similar(&self, name: &str) -> Option<&str> {
         closest(name, self.policies().iter().map(|policy| policy.name.as_str()))

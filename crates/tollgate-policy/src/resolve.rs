@@ -12,7 +12,7 @@ use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
 use crate::ready::{
-    Parts, PolicyPart, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
+    Parts, PolicyPart, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
 };
 use crate::tiers::Tiered;
 
@@ -240,29 +240,21 @@ impl Policies {
                     }
                 }
             }
-            if ready.on_failure.share().is_some() && plan.parts.len() > before {
+            if plan.parts.len() == before {
+                others.push(policy);
+                continue;
+            }
+            if ready.on_failure.share().is_some() {
                 plan.has_shares = true;
                 if plan.on_failure == OnFailure::Allow {
                     plan.on_failure = ready.on_failure;
                 }
             }
-            let counts = plan.parts.len() > before;
-            if let (true, 0, Some(field)) = (counts, before, &ready.shard) {
+            if let (0, Some(field)) = (before, &ready.shard) {
                 plan.shard = value(fields, field).map(|value| value.into_owned().into());
             }
-            if !counts {
-                others.push(policy);
-                continue;
-            }
-            if ready.cost.reserves().next().is_some() {
-                plan.reserves = plan.reserves.or(Some(policy));
-            }
-            match ready.cost.of_request(fields) {
-                Ok(cost) if before == 0 => plan.cost = cost,
-                Ok(cost) => plan.add_cost(&cost),
-                Err(uncosted) => {
-                    refused.get_or_insert(uncosted.refused(policy));
-                }
+            if let Err(refusal) = plan.add_price((policy, ready), fields, before == 0) {
+                refused.get_or_insert(refusal);
             }
         }
         if !plan.parts.is_empty() {
@@ -292,11 +284,7 @@ impl Policies {
             else {
                 continue;
             };
-            let cost = ready.cost.of_request(fields).map_err(|it| it.refused(policy))?;
-            plan.add_cost(&cost);
-            if ready.cost.reserves().next().is_some() {
-                plan.reserves = plan.reserves.or(Some(policy));
-            }
+            plan.add_price((policy, ready), fields, false)?;
         }
         Ok(())
     }
@@ -374,6 +362,25 @@ impl ReadyDimension {
 }
 
 impl Plan {
+    /// Adds what one more policy charges for a request.
+    #[inline]
+    fn add_price(
+        &mut self,
+        (policy, ready): (usize, &Ready),
+        fields: &dyn Fields,
+        is_first: bool,
+    ) -> Result<(), Refused> {
+        if ready.cost.reserves().next().is_some() {
+            self.reserves = self.reserves.or(Some(policy));
+        }
+        let cost = ready.cost.of_request(fields).map_err(|it| it.refused(policy))?;
+        match is_first {
+            true => self.cost = cost,
+            false => self.add_cost(&cost),
+        }
+        Ok(())
+    }
+
     /// Adds the cost of one more policy. Policies that can apply together have the same amount of
     /// a unit that they share, of which one part is charged for all of them.
     fn add_cost(&mut self, more: &Cost) {

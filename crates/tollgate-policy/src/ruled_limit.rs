@@ -17,7 +17,7 @@ const UNLIMITED: &str = "unlimited";
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RuledLimit {
-    /// The limit of the policy: its name or, of one without a name, its identity.
+    /// The limit of the policy: its name or, if it has none, its identity.
     pub name: String,
     /// The limit in its place, without a name; `None` where it does not count.
     pub limit: Option<Limit>,
@@ -202,8 +202,8 @@ pub(crate) struct Shapes<'p>(HashMap<usize, Vec<&'p ReadyLimits>>);
 
 impl Policies {
     /// A limit to set in place of one of a policy ([`Effect::Set`](crate::Effect::Set)). `name` is
-    /// the limit's name or, of one without a name, its identity, as `sliding_log/1m`. `text` is a
-    /// limit that counts as it, or `unlimited`. Its strategy can be left out.
+    /// the limit's name or, if it has none, its identity, such as `sliding_log/1m`. `text` is a
+    /// limit of the same identity, or `unlimited`. It may leave out the strategy.
     ///
     /// ```
     /// use tollgate_policy::{Format, Policies};

@@ -159,7 +159,7 @@ struct UnitCounts(Mutex<BTreeMap<Unit, u64>>);
 const MAX_UNITS: usize = 64;
 
 impl UnitCounts {
-    /// Adds the part of each amount that is beyond another cost; false if there is none.
+    /// Adds the part of each actual amount that exceeds the cost. Returns whether any does.
     fn add_beyond(&self, actual: &Cost, cost: &Cost) -> bool {
         let cost = cost.amounts();
         let beyond = |(unit, amount): (&Unit, u64)| (*unit, amount.saturating_sub(cost.of(unit)));

@@ -8,7 +8,7 @@ use tollgate_policy::{Crossing, Event, Observer};
 
 use super::*;
 
-/// The crossings, as `POLICY LIMIT USED`.
+/// Each crossing as `POLICY LIMIT USED`.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<Crossing>>>);
 

@@ -33,7 +33,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 10;
 
-/// The answer to a request of a webhook: its status, or why there is none.
+/// The status that the receiver of a webhook answers, or the reason why it answers none.
 pub type Posted<'c> = Pin<Box<dyn Future<Output = Result<StatusCode, String>> + Send + 'c>>;
 
 /// Sends requests. It follows no redirects.
