@@ -3,7 +3,7 @@
 
 use rusqlite::types::{Type, Value, ValueRef};
 use rusqlite::{Error, Row};
-use tollgate::engine::UnitSums;
+use tollgate::engine::{Credits, UnitSums};
 use tollgate::{Cost, ParseError, Unit};
 
 pub(crate) fn cost_value(cost: &Cost) -> Value {
@@ -25,8 +25,27 @@ pub(crate) fn sums_value(sums: &UnitSums) -> Value {
     if sums.more.is_empty() {
         return Value::Integer(sums.requests.cast_signed());
     }
+    Value::Text(sums_text(sums))
+}
+
+fn sums_text(sums: &UnitSums) -> String {
     let more = sums.more.iter().map(|(unit, sum)| format!(",{unit}={sum}"));
-    Value::Text(format!("requests={}{}", sums.requests, more.collect::<String>()))
+    format!("requests={}{}", sums.requests, more.collect::<String>())
+}
+
+/// The sums and, behind `+`, the credits of a count.
+pub(crate) fn kept_value(sums: &UnitSums, credits: &Credits) -> Value {
+    match credits.is_empty() {
+        true => sums_value(sums),
+        false => Value::Text(format!("{}+{credits}", sums_text(sums))),
+    }
+}
+
+pub(crate) fn credits_in(row: &Row<'_>, column: usize) -> rusqlite::Result<Credits> {
+    match text_in(row, column)?.and_then(|text| text.split_once('+')) {
+        Some((_, credits)) => credits.parse().map_err(|fault| damaged(column, fault)),
+        None => Ok(Credits::default()),
+    }
 }
 
 pub(crate) fn sums_in(row: &Row<'_>, column: usize) -> rusqlite::Result<UnitSums> {
@@ -34,6 +53,7 @@ pub(crate) fn sums_in(row: &Row<'_>, column: usize) -> rusqlite::Result<UnitSums
         let requests = row.get::<_, i64>(column)?.cast_unsigned();
         return Ok(UnitSums { requests, more: Vec::new() });
     };
+    let text = text.split_once('+').map_or(text, |(sums, _)| sums);
     let mut sums = UnitSums::default();
     for part in text.split(',') {
         let (unit, sum) = part.split_once('=').unwrap_or((part, ""));

@@ -7,7 +7,7 @@ use tollgate::engine::{
 };
 use tollgate::{Cost, HoldId, HoldKind, HoldName, LimitSet, SKEW_US, StoreError, Subject};
 
-use crate::amounts::{cost_in, cost_value, sums_in, sums_value};
+use crate::amounts::{cost_in, cost_value, credits_in, kept_value, sums_in, sums_value};
 use crate::context::Context;
 use crate::line;
 
@@ -34,7 +34,8 @@ impl<'c> SqlHolds<'c> {
             let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
             let (units, charging) = (sums_in(row, 1)?, sums_in(row, 2)?);
             let (count, slots) = (number(0)?, number(3)?);
-            Ok(HoldSums { count, units, charging, slots, fence: number(4)?, seen_us: number(5)? })
+            let (credits, fence, seen_us) = (credits_in(row, 1)?, number(4)?, number(5)?);
+            Ok(HoldSums { count, units, charging, slots, fence, seen_us, credits })
         })?;
         let (subject, sums) = (subject.as_str(), sums.unwrap_or_default());
         Ok(Self { context, subject, counted, sums })
@@ -49,7 +50,7 @@ impl<'c> SqlHolds<'c> {
     pub(crate) fn save(self, limits: &LimitSet) -> Result<Option<u64>, StoreError> {
         let Self { context, sums, .. } = &self;
         context.checked()?;
-        let HoldSums { count, units, charging, slots, fence, seen_us } = sums;
+        let HoldSums { count, units, charging, slots, fence, seen_us, credits } = sums;
         let (count, slots, fence, seen_us) = (*count, *slots, *fence, *seen_us);
         let now_us = context.now().as_micros();
         let until: Option<Option<i64>> = context.first(
@@ -59,7 +60,7 @@ impl<'c> SqlHolds<'c> {
         )?;
         // A clock that is a little behind may still ask for it.
         let settled_us = until.flatten().map_or(0, |until| until.cast_unsigned() + SKEW_US);
-        let last_us = self.last().map_or(0, |hold| hold.end_us);
+        let last_us = self.last().map_or(0, |hold| hold.end_us).max(credits.last_us());
         let fenced_us = if fence > 0 { fence + SKEW_US } else { 0 };
         let charged_us = engine::ends_count_until_us(limits, &self);
         let tickets = if limits.needs_hold() { self.line() } else { Vec::new() };
@@ -70,7 +71,7 @@ impl<'c> SqlHolds<'c> {
             return Ok(None);
         }
         let [count, slots, fence, seen_us] = [count, slots, fence, seen_us].map(u64::cast_signed);
-        let [units, charging] = [units, charging].map(sums_value);
+        let (units, charging) = (kept_value(units, credits), sums_value(charging));
         context.execute(
             "INSERT OR REPLACE INTO held
              (subject, counted, open, units, charging, slots, fence, seen_us)

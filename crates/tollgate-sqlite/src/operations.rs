@@ -1,7 +1,7 @@
 //! The transactions of a question, a refund and an inspection.
 
 use smallvec::SmallVec;
-use tollgate::engine::{self, HoldSums, Outcome, Part, Portion, Recalled, decide};
+use tollgate::engine::{self, Outcome, Part, Portion, Recalled, decide};
 use tollgate::{
     Amounts, Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question,
     Receipt, Refund, RequestId, StoreError, Time,
@@ -117,16 +117,22 @@ pub(crate) fn with_hold<T>(
     Ok(answer)
 }
 
-/// Lets everything end that is due, before a change that is not a check. Returns the sums over the
-/// holds that stay open.
-pub(crate) fn end_holds(cx: &Context<'_>, found: &mut LoadedState<'_>) -> HoldSums {
-    if !found.is_held() {
-        return HoldSums::default();
-    }
-    with_parts(core::slice::from_mut(found), |parts| {
-        let sums = parts.iter_mut().map(|part| engine::end_holds(part, cx.now())).last();
-        sums.unwrap_or_default()
-    })
+/// Runs `work` on one count and its holds.
+pub(crate) fn with_part<T>(
+    found: &mut LoadedState<'_>,
+    work: impl FnOnce(&mut Part<'_>) -> T,
+) -> T {
+    let (limits, carried, mut holds) =
+        (found.limits().clone(), found.carried(), found.take_holds());
+    let answer = {
+        let part = Part::new(&limits, found).carrying(carried);
+        work(&mut match &mut holds {
+            Some(holds) => part.holding(holds),
+            None => part,
+        })
+    };
+    found.give_holds(holds);
+    answer
 }
 
 /// Charges without a check.
@@ -137,13 +143,7 @@ pub(crate) fn charge(
 ) -> Result<Vec<Charged>, StoreError> {
     let mut found = LoadedState::load(cx, counted)?;
     let charged = if found.is_held() {
-        let mut charged = Vec::new();
-        with_parts(core::slice::from_mut(&mut found), |parts| {
-            for part in parts {
-                charged.extend(engine::charge_holding(part, cx.now(), cost));
-            }
-        });
-        charged
+        with_part(&mut found, |part| engine::charge_holding(part, cx.now(), cost).into_vec())
     } else {
         engine::charge(counted.limits, &mut found, cost, true, cx.now()).into_vec()
     };
@@ -173,9 +173,9 @@ pub(crate) fn refund(
             given.extend(at_us.iter().map(|_| 0));
             continue;
         }
-        let held = end_holds(cx, &mut found);
-        let (is, now) = (found.limits().clone(), cx.now());
-        given.extend(engine::refund(&is, &mut found, &held, limits, at_us, &portion, now));
+        given.extend(with_part(&mut found, |part| {
+            engine::refund(part, limits, at_us, &portion, cx.now())
+        }));
         found.save()?;
     }
     // Also for a charge that no longer counts: it might count again after the clock is set back.
@@ -194,7 +194,11 @@ pub(crate) fn inspect(
         return Ok(None);
     };
     let limits = was.as_ref().unwrap_or(counted.limits);
-    let last_us = holds.as_ref().and_then(engine::Holds::last).map_or(0, |hold| hold.end_us);
+    let last = |holds: &dyn engine::Holds| {
+        let last_us = holds.last().map_or(0, |hold| hold.end_us);
+        last_us.max(holds.sums().credits.last_us())
+    };
+    let last_us = holds.as_ref().map_or(0, |holds| last(holds));
     let open = holds.as_ref().map(|holds| engine::open_holds(holds, cx.now(), MAX_SHOWN_HOLDS));
     let fresh_at = Time::from_micros(engine::fresh_at_us(limits, &mut own).max(last_us));
     let logs = own.logs.iter().map(crate::log::SqlLog::events).collect();

@@ -237,8 +237,8 @@ impl Session {
     ) -> Result<Vec<i64>, StoreError> {
         self.run(Access::Write, &[counted], |cx| {
             let mut found = LoadedState::load(cx, counted)?;
-            let held = operations::end_holds(cx, &mut found);
-            let changes = engine::adjust(counted.limits, &mut found, &held, by, cx.now());
+            let changes =
+                operations::with_part(&mut found, |part| engine::adjust(part, by, cx.now()));
             if by.gives() {
                 found.save_granted()?;
             } else {

@@ -6,6 +6,7 @@
 mod amount;
 mod charge;
 mod correct;
+mod credit;
 mod decide;
 mod denial;
 mod fast_path;
@@ -25,14 +26,14 @@ pub use charge::{Charged, charge};
 pub use correct::{
     Portion, adjust, migrate, receipt_until_us, refund, refundable_until_us, spent_until_us,
 };
+pub use credit::{Credit, Credits, MAX_CREDITS};
 pub use decide::decide;
 pub use denial::counts_denial;
 pub(crate) use fast_path::{DecideOne, decide_set, hold_one};
 pub use held::{VecLog, VecStates};
 pub use hold_table::HoldTable;
 pub use holding::{
-    charge_holding, end_holds, ends_count_until_us, longest_count_us, migrate_holding, open_holds,
-    renew,
+    charge_holding, ends_count_until_us, longest_count_us, migrate_holding, open_holds, renew,
 };
 pub use holds::{
     HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, Mark, NamedHold, OpenHold,

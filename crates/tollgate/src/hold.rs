@@ -116,7 +116,7 @@ impl HoldTerms {
         static RESERVE: HoldTerms = terms(HoldKind::Reserve);
         match kind {
             HoldKind::Acquire => &ACQUIRE,
-            HoldKind::Reserve | HoldKind::Charging => &RESERVE,
+            HoldKind::Reserve | HoldKind::Charging | HoldKind::Credit => &RESERVE,
         }
     }
 

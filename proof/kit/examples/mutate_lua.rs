@@ -131,10 +131,13 @@ fn judge_holds(
         }
         let all = usize::try_from(seed).unwrap();
         let limits = holding::LIMITS[all % holding::LIMITS.len()];
-        holding::history(&mut fake, &scripts, &limits, seed, false);
+        holding::history(&mut fake, &scripts, &limits, seed, holding::Kind::Holds);
+        if !limits[0].starts_with("4 at once") {
+            holding::history(&mut fake, &scripts, &limits, seed, holding::Kind::Credits);
+        }
         if all % 12 == 11 {
             let limits = holding::CROWDED[all / 12 % holding::CROWDED.len()];
-            holding::history(&mut fake, &scripts, &limits, seed, true);
+            holding::history(&mut fake, &scripts, &limits, seed, holding::Kind::Crowded);
         }
         in_time()?;
         let asked = fake.traffic();

@@ -7,7 +7,7 @@ mod lua;
 use commonware_allocator::mimalloc::{Config, MiMalloc};
 use lua::fake::Fake;
 use lua::histories::Texts;
-use lua::holding::{CROWDED, LIMITS, Scripts, Tally, history};
+use lua::holding::{CROWDED, Kind, LIMITS, Scripts, Tally, history};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc::new(Config::DEFAULT);
@@ -16,16 +16,16 @@ static ALLOCATOR: MiMalloc = MiMalloc::new(Config::DEFAULT);
 const CASES: u64 = 40_000;
 
 /// Runs histories under each of these limits in turn.
-fn twins(name: &str, limits: &[[&str; 2]], crowded: bool) {
+fn twins(name: &str, limits: &[[&str; 2]], kind: Kind) {
     let scripts = Scripts::new(&Texts::default());
     let (mut fake, mut all, mut seed) = (Fake::new(), Tally::default(), 0);
     while all.cases < lua::cases_of(CASES) {
         for limits in limits {
             seed += 1;
-            all.add(history(&mut fake, &scripts, limits, seed, crowded));
+            all.add(history(&mut fake, &scripts, limits, seed, kind));
         }
     }
-    let Tally { cases, denied_by_holds, ended, others, names, simple } = all;
+    let Tally { cases, denied_by_holds, ended, others, names, simple, paid, refused } = all;
     println!(
         "{name}: {cases} cases: {denied_by_holds} denied because of holds, {ended} commits of \
          holds that ended; {simple:?} answered by the script of several, and left by it"
@@ -33,7 +33,11 @@ fn twins(name: &str, limits: &[[&str; 2]], crowded: bool) {
     let known = ["uniform", "fixed_window", "gcra", "at once"];
     assert!(!known.contains(&name) || simple.iter().all(|it| *it > cases / 100), "{simple:?}");
     assert!(denied_by_holds > cases / 100 && ended > cases / 100);
-    if !crowded {
+    if kind == Kind::Credits {
+        println!("{name}: credits changed {paid} times, and {refused} were refused");
+        assert!(paid > cases / 20 && refused > cases / 1_000);
+    }
+    if kind == Kind::Holds {
         println!("{name}: {:?}", names.each());
         let has_slots = limits.iter().any(|it| it[0].contains("at once"));
         for (outcome, seen) in names.each() {
@@ -53,7 +57,7 @@ fn alone(strategy: &str) {
     let each: Vec<[&str; 2]> =
         LIMITS.into_iter().filter(|it| it[0].contains(strategy) && !it[0].contains(", ")).collect();
     assert!(!each.is_empty(), "{strategy}");
-    twins(strategy, &each, false);
+    twins(strategy, &each, Kind::Holds);
 }
 
 #[test]
@@ -94,10 +98,18 @@ fn concurrency() {
 #[test]
 fn several_limits() {
     let each: Vec<[&str; 2]> = LIMITS.into_iter().filter(|it| it[0].contains(", ")).collect();
-    twins("several limits", &each, false);
+    twins("several limits", &each, Kind::Holds);
 }
 
 #[test]
 fn more_holds_than_a_denial_looks_at() {
-    twins("crowds", &CROWDED, true);
+    twins("crowds", &CROWDED, Kind::Crowded);
+}
+
+/// Limits that count slots alone have no credits.
+#[test]
+fn credits() {
+    let each: Vec<[&str; 2]> =
+        LIMITS.into_iter().filter(|it| !it[0].starts_with("4 at once")).collect();
+    twins("credits", &each, Kind::Credits);
 }

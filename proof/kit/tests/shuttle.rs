@@ -85,9 +85,9 @@ impl Model {
             let held = shard.held.get_mut(subject).unwrap();
             let at = [NOW.as_micros(); 2];
             let (limits, at) = (&self.limits, &at[..self.limits.limits().len()]);
-            let none = engine::HoldSums::default();
             let whole = engine::Portion::whole(1.into());
-            let given = engine::refund(limits, held, &none, limits, at, &whole, NOW);
+            let given =
+                engine::refund(&mut engine::Part::new(limits, held), limits, at, &whole, NOW);
             least = least.min(given.into_iter().min().unwrap());
         }
         least

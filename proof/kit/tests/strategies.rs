@@ -394,8 +394,8 @@ fn a_charge_above_the_present_burst_is_given_back() {
     assert_eq!(engine::decide(&mut parts, now, 1.into(), Mode::Whole, None).unwrap().granted, 1);
     let cost = 1_000_000_000_000;
     let whole = engine::Portion::whole(cost.into());
-    let none = engine::HoldSums::default();
-    let given = engine::refund(&is, &mut held, &none, &was, &[1_000_000], &whole, now);
+    let part = &mut Part::new(&is, &mut held);
+    let given = engine::refund(part, &was, &[1_000_000], &whole, now);
     assert_eq!(given[..], [1]);
     assert_eq!(held, VecStates::fresh(&is));
 }

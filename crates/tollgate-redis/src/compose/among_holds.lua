@@ -13,6 +13,7 @@ local cost = unit.asked[unit.first]
 local peek = string.sub(mode, 1, 4) == 'peek'
 local letter = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
 local kind, name = letter and string.lower(letter), letter and name_of(id)
+local is_credit = kind == 'k'
 local own = mode == 'in-line' and member_of(id, ARGV[2]) or nil
 local request, about, overused
 local forgotten, lies = 0, nil
@@ -50,7 +51,7 @@ local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
   -- state would have lived.
   count.before_ms = not peek and count.is_carried and longest_pttl(count.keys) or 0
   count.mark = count.before_ms > 0 and mark_of(key)
-  concerns_holds = concerns_holds or count.was_held or count.holds.count > 0
+  concerns_holds = concerns_holds or count.was_held or credit.is_open(count.holds)
   counts[#counts + 1] = count
 end)
 if wrong then
@@ -104,8 +105,32 @@ if name then
     refusal = -7
   end
 end
+-- Whether a count has a credit of this id; and a refusal.
+local function find_credit(holds)
+  local at, back = clock_of(holds)
+  local all, own, is_same, more = 0, nil, true, 0
+  for _, each in ipairs(holds.credits) do
+    if each.stop - back > at then
+      all = all + 1
+      if each.id == id then
+        own, is_same = each, is_same and unit.asked[each.unit] == each.given
+        more = more - 1
+      end
+    end
+  end
+  for _ in pairs(unit.asked) do
+    more = more + 1
+  end
+  if own then
+    return own, not (is_same and more == 0) and -5 or nil
+  end
+  return nil, all + more > credit.most and -11 or nil
+end
+for _, count in ipairs(is_credit and counts or {}) do
+  count.credit, refusal = find_credit(count.holds)
+end
 for _, count in ipairs(counts) do
-  if kind and not peek and not repeated and not refusal then
+  if kind and not is_credit and not peek and not repeated and not refusal then
     refusal = crowded(count.holds)
   end
 end
@@ -178,6 +203,19 @@ local function judge_all(cost)
   end
   return fields, admitted, least
 end
+for _, count in ipairs(is_credit and counts or {}) do
+  local holds = count.holds
+  if not count.credit then
+    holds.fence = math.max(at, holds.fence + 1)
+    for name, amount in pairs(unit.asked) do
+      count.credit = {id = id, unit = name, left = amount, given = amount, stop = at + ttl}
+      holds.credits[#holds.credits + 1] = count.credit
+    end
+    table.sort(holds.credits, function(one, other)
+      return one.stop < other.stop or one.stop == other.stop and one.id < other.id
+    end)
+  end
+end
 local fields, admitted, least = judge_all(cost)
 if string.sub(mode, -7) == 'partial' then
   cost = math.max(1, math.min(cost, least or 0))
@@ -204,17 +242,28 @@ if repeated then
   for _, count in ipairs(peek and {} or counts) do
     write_name(count.open.key, letter, ttl, fence, answer, count.open.cost, stop)
   end
+elseif is_credit then
+  -- It is given whatever is left.
+  admitted, stop, fence = true, counts[1].credit.stop, counts[1].holds.fence
+  for _, field in ipairs(fields) do
+    field.wait, field.held = 0, 0
+  end
 elseif admitted and not peek then
   local f = 0
   stop, fence = at + ttl, math.max(at, fence + 1)
+  local charges = not kind or kind == 'a'
   for _, count in ipairs(counts) do
+    local paid = charges and credit.pay(count.limits, count.holds, function(limit)
+      return (unit.wanted(limit, cost))
+    end) or {}
     for _, limit in ipairs(count.limits) do
       f = f + 1
       if limit.step.counts then
         fields[f].left = math.max(0, fields[f].left - fields[f].wanted)
       end
-      if counts_units(limit) and (not kind or kind == 'a') and fields[f].wanted > 0 then
-        charge(limit, fields[f].wanted)
+      local due = fields[f].wanted - (paid[limit.unit or 'requests'] or 0)
+      if counts_units(limit) and charges and due > 0 then
+        charge(limit, due)
         fields[f].at = fields[f].recorded
       end
     end

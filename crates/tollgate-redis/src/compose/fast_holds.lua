@@ -189,9 +189,9 @@ end
 -- A check beside open holds, or the placing of a hold, where all of it is admitted.
 local function place_simple()
   local cost, id = tonumber(ARGV[2]), ARGV[4]
-  -- The id of a named hold begins with a large letter.
+  -- The id of a named hold begins with a large letter, that of a credit with `k`.
   if not cost or ARGV[3] ~= 'whole' and ARGV[3] ~= 'waiting'
-      or id ~= '' and string.byte(id) < 54 then
+      or id ~= '' and string.byte(id) < 54 or string.sub(id, 1, 2) == '6b' then
     return nil
   end
   local count = simple_count(8)

@@ -13,38 +13,63 @@ local skew = 1000000
 -- slots, the last fencing number, the latest time that was seen, the first end and the last; and how
 -- many ends charge, where one does. Other units than requests follow as text, each with what is kept
 -- of it and what ends charge. The version is 1, with 1 more while named holds are open, and 2
--- more where ends charge: an earlier script would misread either.
+-- more where ends charge, and 4 more where the count has a credit: an earlier script would misread
+-- each. Credits follow the units behind `+`: `ID:UNIT=LEFT/GIVEN@END`, joined by commas, the first to
+-- end first.
 local sums_form = '>I1I4I7I7I4I7I7I7I7'
 
--- The numbers after the version, which is odd unless holds may be named. Nil for a text that no
--- script of this version has written.
-local function read_sums(v, may_be_named)
+-- The list of credits in a text. Nil for one that is damaged.
+local function read_credits(text)
+  local list = {}
+  for each in string.gmatch(text, '[^,]+') do
+    local id, unit, left, given, stop =
+      string.match(each, '^(6b%x+):([%l%d_]+)=(%d+)/(%d+)@(%d+)$')
+    if not id or #id ~= 32 then
+      return nil
+    end
+    list[#list + 1] = {id = id, unit = unit, left = tonumber(left), given = tonumber(given),
+      stop = tonumber(stop)}
+  end
+  return list
+end
+
+-- The numbers after the version, which is odd and small unless holds may be named and there may be
+-- credits. Nil for a text that no script of this version has written.
+local function read_sums(v, may_be_more)
   local version = string.byte(v) or 0
-  local size = version > 2 and 53 or 51
-  if version < 1 or version > 4 or not may_be_named and version % 2 == 0 or #v < size then
+  local has_chargers = math.floor((version - 1) / 2) % 2 == 1
+  local size = has_chargers and 53 or 51
+  if version < 1 or version > 8 or not may_be_more and (version % 2 == 0 or version > 4)
+      or #v < size then
     return nil
   end
   local by_units, by_charging
-  if #v > size then
-    if not string.find(v, '^[%l%d_=/,]+$', size + 1) then
-      return nil
-    end
+  local units, given = string.match(string.sub(v, size + 1), '^([%l%d_=/,]*)%+?([%l%d_=/,:@]*)$')
+  local credits = given and read_credits(given)
+  if not credits or version > 4 ~= (#credits > 0) then
+    return nil
+  end
+  if units ~= '' then
     by_units, by_charging = {}, {}
-    for name, kept, charged in string.gmatch(string.sub(v, size + 1), '([%l%d_]+)=(%d+)/(%d+)') do
+    for name, kept, charged in string.gmatch(units, '([%l%d_]+)=(%d+)/(%d+)') do
       by_units[name], by_charging[name] = tonumber(kept), tonumber(charged)
     end
   end
-  local _, open, units, charging, slots, fence, seen, first, last, from =
+  local _, open, kept, charging, slots, fence, seen, first, last, from =
     struct.unpack(sums_form, v)
-  local chargers = version > 2 and (struct.unpack('>I2', v, from)) or nil
-  return open, units, charging, slots, fence, seen, first, last, chargers, by_units, by_charging
+  local chargers = has_chargers and (struct.unpack('>I2', v, from)) or nil
+  return open, kept, charging, slots, fence, seen, first, last, chargers, by_units, by_charging,
+    credits
 end
 
--- `others` has the units but requests, as they are written.
+-- `others` has the units but requests, and the credits, as they are written.
 local function sums_of(is_named, chargers, others, ...)
   local version, more = is_named and 2 or 1, ''
   if chargers > 0 then
     version, more = version + 2, struct.pack('>I2', chargers)
+  end
+  if string.find(others, '+', 1, true) then
+    version = version + 4
   end
   return struct.pack(sums_form, version, ...) .. more .. others
 end

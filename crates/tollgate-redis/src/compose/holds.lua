@@ -47,6 +47,91 @@ function unit.part(count, limit, amounts, first)
   return (is_plain or not limit.step.counts) and first or 0, is_plain
 end
 
+-- The credits of a count: units that were given once, which charges take behind the limits.
+local credit = {most = 16}
+
+-- Whether a hold is open, or a credit has not ended.
+function credit.is_open(holds)
+  return holds.count > 0 or #holds.credits > 0
+end
+
+-- The units that are left for a limit.
+function credit.of(holds, limit)
+  local sum = 0
+  for _, each in ipairs(counts_units(limit) and holds.credits or {}) do
+    sum = sum + (each.unit == (limit.unit or 'requests') and each.left or 0)
+  end
+  return sum
+end
+
+-- Takes from credits what the limits of a unit have no room for, of an amount of each limit. Answers
+-- by unit what they pay.
+function credit.pay(limits, holds, amount_of)
+  local paid, rooms, wanted = {}, {}, {}
+  if #holds.credits == 0 then
+    return paid
+  end
+  for _, limit in ipairs(limits) do
+    if counts_units(limit) then
+      repair(limit)
+      local unit, left = limit.unit or 'requests', judge(limit)
+      rooms[unit], wanted[unit] = math.min(rooms[unit] or left, left), amount_of(limit)
+    end
+  end
+  for unit, room in pairs(rooms) do
+    local rest = math.max(0, wanted[unit] - room)
+    paid[unit] = rest
+    for _, each in ipairs(holds.credits) do
+      if each.unit == unit and each.stop > now then
+        local taken = math.min(rest, each.left)
+        each.left, rest = each.left - taken, rest - taken
+      end
+    end
+    paid[unit] = paid[unit] - rest
+  end
+  return paid
+end
+
+-- Gives units back to what credits have paid, to the last to end first. Answers the rest.
+function credit.back(holds, unit, rest)
+  for i = #holds.credits, 1, -1 do
+    local each = holds.credits[i]
+    if each.unit == unit then
+      local back = math.min(rest, math.max(0, each.given - each.left))
+      each.left, rest = each.left + back, rest - back
+    end
+  end
+  return rest
+end
+
+-- Keeps those that a function says.
+function credit.keep(holds, stays)
+  local list = {}
+  for _, each in ipairs(holds.credits) do
+    if stays(each) then
+      list[#list + 1] = each
+    end
+  end
+  local gone = #list < #holds.credits
+  holds.credits = list
+  return gone
+end
+
+-- When the last one ends.
+function credit.last(holds)
+  return #holds.credits > 0 and holds.credits[#holds.credits].stop or 0
+end
+
+-- Those that have not ended, as they are written behind the sums.
+function credit.text(holds)
+  local words = {}
+  for i, each in ipairs(holds.credits) do
+    words[i] = each.id .. ':' .. each.unit .. '=' .. number(each.left) .. '/'
+      .. number(each.given) .. '@' .. number(each.stop)
+  end
+  return #words > 0 and '+' .. table.concat(words, ',') or ''
+end
+
 local function add(holds, hold, sign)
   holds.count = math.max(0, holds.count + sign)
   holds.units = math.max(0, holds.units + sign * hold.units)
@@ -88,12 +173,13 @@ end
 
 local function read_holds(key)
   local holds = {key = key, count = 0, units = 0, charging = 0, chargers = 0, slots = 0, fence = 0,
-    seen = 0, first = 0, last = 0, due = 0, back = 0, is_named = false}
+    seen = 0, first = 0, last = 0, due = 0, back = 0, is_named = false, credits = {}}
   local v = redis.call('GET', key .. '@sums')
   if v then
     holds.is_known = true
     holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
-      holds.last, holds.chargers, holds.by_units, holds.by_charging = read_sums(v, true)
+      holds.last, holds.chargers, holds.by_units, holds.by_charging, holds.credits =
+        read_sums(v, true)
     if not holds.count then
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
@@ -110,13 +196,19 @@ local function read_holds(key)
   return holds
 end
 
--- The first holds to end, once what is due has ended.
+-- The first holds to end, once what is due has ended, and all credits.
 local function soonest(holds)
   local rows = redis.call('ZRANGE', holds.key .. '@', number(holds.due),
     number(holds.due + most_ends - 1), 'WITHSCORES')
   local list = holds_of(rows)
   for _, hold in ipairs(list) do
     hold.stop = hold.stop - holds.back
+  end
+  if #holds.credits > 0 then
+    for _, each in ipairs(holds.credits) do
+      list[#list + 1] = {credit = each, stop = each.stop}
+    end
+    table.sort(list, function(one, other) return one.stop < other.stop end)
   end
   return list
 end
@@ -177,7 +269,7 @@ end
 
 -- The time by which ends are judged, and by how much a clock that stepped back takes them along.
 local function clock_of(holds)
-  if holds.count == 0 then
+  if not credit.is_open(holds) then
     return now, 0
   elseif holds.seen - now > skew then
     return now, holds.seen - now
@@ -191,16 +283,20 @@ local function due_of(holds, at, back)
 end
 
 -- Charges what the ends of holds charge, each at its own time. `most` is the maximum use of each
--- limit.
-local function charge_ends(limits, due, back, most)
+-- limit. The credits of `holds`, if there are any, pay before anything is owed.
+local function charge_ends(limits, due, back, most, holds)
   local real = now
   for _, hold in ipairs(due) do
     if hold.is_charging then
       now = hold.stop - back
+      local paid = holds and credit.pay(limits, holds, function(limit)
+        return unit.charging(hold, limit)
+      end) or {}
       for i, limit in pairs(limits) do
         if type(i) == 'number' and (limit.words or limit.log) and counts_units(limit)
             and unit.charging(hold, limit) > 0 then
-          charge_some(limit, unit.charging(hold, limit), most[i])
+          local rest = unit.charging(hold, limit) - (paid[limit.unit or 'requests'] or 0)
+          charge_some(limit, rest, most[i])
           limit.changed = true
         end
       end
@@ -216,26 +312,21 @@ local function mend_sums(holds)
   end
 end
 
--- Lets everything end that is due. Answers the time by which ends are judged. A peek leaves the keys
--- as they are. A count that was carried over has been charged already.
-local function end_due(count, peek)
+-- Lets holds end that are due, by this time. A peek leaves the keys as they are. A count that was
+-- carried over has been charged already.
+local function end_holds(count, peek, at, back)
   local holds = count.holds
-  local at, back = clock_of(holds)
-  holds.seen = at
   if holds.is_over and not peek then
     redis.call('DEL', holds.key .. '@')
   end
-  if holds.count == 0 then
-    return at
-  end
   local key = holds.key .. '@'
   -- No hold ends before the first; one that was taken away may have been it.
-  if back == 0 and holds.first > at then
-    return at
+  if holds.count == 0 or back == 0 and holds.first > at then
+    return
   end
   local due = due_of(holds, at, back)
   if not count.is_carried then
-    charge_ends(count.limits, due, back, count.most_before or count.most)
+    charge_ends(count.limits, due, back, count.most_before or count.most, holds)
   end
   for _, hold in ipairs(due) do
     add(holds, hold, -1)
@@ -243,7 +334,7 @@ local function end_due(count, peek)
   if peek then
     holds.due, holds.back = #due, back
     mend_sums(holds)
-    return at
+    return
   end
   if #due > 0 then
     redis.call('ZREMRANGEBYSCORE', key, '-inf', number(at + back))
@@ -258,6 +349,18 @@ local function end_due(count, peek)
   mend_sums(holds)
   local rows = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
   holds.first = tonumber(rows[2] or 0)
+end
+
+-- Lets everything end that is due. Answers the time by which ends are judged.
+local function end_due(count, peek)
+  local holds = count.holds
+  local at, back = clock_of(holds)
+  holds.seen = at
+  for _, each in ipairs(holds.credits) do
+    each.stop = each.stop - back
+  end
+  end_holds(count, peek, at, back)
+  credit.keep(holds, function(each) return each.stop > at end)
   return at
 end
 
@@ -268,16 +371,19 @@ local function kept_of(count, limit)
   return count.holds[limit.step.counts] or 0
 end
 
--- The wait until a limit admits, while holds end one after the other.
-local function wait_for(count, i, wanted, kept)
+-- The wait until a limit admits, while holds and credits end one after the other.
+local function wait_for(count, i, wanted, kept, given)
   local limit, holds, real = count.limits[i], count.holds, now
   local counts, copy, seen = limit.step.counts, limit, 0
   local capacity = limit.numbers[limit.step.capacity]
   local function wait_now()
-    if wanted + kept > capacity then
+    local all = math.max(0, wanted + kept - given)
+    if all > capacity then
       return -1
+    elseif all == 0 and given > 0 then
+      return 0
     end
-    return (select(8, judge(copy, wanted + kept)))
+    return (select(8, judge(copy, all)))
   end
   local function charge_apart(units)
     if units > 0 and counts == 'units' then
@@ -295,15 +401,20 @@ local function wait_for(count, i, wanted, kept)
       return wait
     end
     now = math.max(now, hold.stop)
-    kept = math.max(0, kept - (counts == 'units' and unit.kept(hold, limit) or hold[counts]))
-    seen = seen + unit.charging(hold, limit)
-    charge_apart(unit.charging(hold, limit))
+    if hold.credit then
+      local is_own = hold.credit.unit == (limit.unit or 'requests')
+      given = math.max(0, given - (is_own and hold.credit.left or 0))
+    else
+      kept = math.max(0, kept - (counts == 'units' and unit.kept(hold, limit) or hold[counts]))
+      seen = seen + unit.charging(hold, limit)
+      charge_apart(unit.charging(hold, limit))
+    end
   end
   -- More holds may be open than are looked at, and may end with those: by the last end all of them
   -- have ended.
-  local last = last_end(holds)
+  local last = math.max(last_end(holds), credit.last(holds))
   if last >= now then
-    now, kept = last, 0
+    now, kept, given = last, 0, 0
     charge_apart(math.max(0, unit.charging(holds, limit) - seen))
   end
   local wait = wait_now()
@@ -342,22 +453,23 @@ local function judge_beside(count, i, wanted)
   local remaining, reset, is_behind, _, _, z, row_at, wait = judge(limit, wanted)
   limit.reset, limit.is_behind = reset, is_behind
   local kept, ahead = kept_of(count, limit), line.wanted(count, limit)
-  local left = math.max(0, remaining - kept)
+  local given = credit.of(count.holds, limit)
+  local left = math.max(0, remaining + given - kept)
   -- The limit's own wait assumes that every hold is settled now with 0, and that nobody waits
   -- ahead.
   local alone = wait
-  if wanted > 0 and wanted <= left then
+  if wanted > 0 and wanted <= left or given > 0 and wanted + kept <= remaining + given then
     wait = 0
-  elseif limit.step.counts and wanted > limit.numbers[limit.step.capacity] then
+  elseif limit.step.counts and wanted > limit.numbers[limit.step.capacity] and given == 0 then
     wait = -1
-  elseif kept > 0 then
-    wait = wait_for(count, i, wanted, kept)
+  elseif kept > 0 or given > 0 then
+    wait = wait_for(count, i, wanted, kept, given)
   end
   if ahead > 0 and wanted + ahead > left and wait >= 0 then
     -- Those ahead may be admitted, or leave, before their tickets end.
     wait = math.max(wait, count.ahead.last - now)
   end
-  local held = wait > alone and 1 or 0
+  local held = alone >= 0 and wait > alone and 1 or 0
   local at = row_at or z or now
   if limit.log then
     at = math.max(now, limit.log.times[#limit.log.times] or now)
@@ -365,22 +477,51 @@ local function judge_beside(count, i, wanted)
   return left, wait, reset, held, at
 end
 
+-- Charges amounts without a check, of a count on which nothing is due. Answers for each limit whether
+-- they fitted, what was cut, and what remains then.
+local function charge_beside(count, amounts, first)
+  local fits, rows = {}, {}
+  local function part_of(limit)
+    return (unit.part(count, limit, amounts, first))
+  end
+  for i, limit in ipairs(count.limits) do
+    repair(limit)
+    local units, is_plain = unit.part(count, limit, amounts, first)
+    local left, wait = judge_beside(count, i, units)
+    fits[i] = units > 0 and units <= left or units == 0 and (is_plain or wait == 0)
+      or is_plain and limit.step.counts == 'slots'
+  end
+  local paid = credit.pay(count.limits, count.holds, part_of)
+  for i, limit in ipairs(count.limits) do
+    local units, is_plain = unit.part(count, limit, amounts, first)
+    local rest, cut = units - (paid[limit.unit or 'requests'] or 0), 0
+    if rest > 0 and counts_units(limit) then
+      cut = charge_some(limit, rest, count.most[i], fits[i])
+    end
+    limit.changed = true
+    -- After a commit of nothing, the wait is that of one more unit.
+    local left, wait, reset = judge_beside(count, i, is_plain and math.max(units, 1) or units)
+    rows[i] = {fits[i] and 1 or 0, cut, left, wait, reset_of(count, i, reset)}
+  end
+  return rows
+end
+
 -- Writes the sums, the time to live of the holds, and the count as long as any of it counts.
 local function write_count(count)
   local holds, limits = count.holds, count.limits
   local least = 0
-  if holds.count > 0 then
-    local last = last_end(holds)
+  if credit.is_open(holds) then
+    local last = math.max(last_end(holds), credit.last(holds))
     -- The charges of the ends count after them.
     least = math.max(0, last - now) + (holds.chargers > 0 and count.span or 0)
   end
-  limits.held = holds.count > 0
+  limits.held = credit.is_open(holds)
   for i, limit in ipairs(limits) do
     limit.most = count.most[i]
     limit.changed = limit.changed or limit.log and limits.held ~= count.was_held
   end
   write(holds.key, count.logs, limits, #limits, count.has_state, least)
-  if holds.count == 0 and holds.fence == 0 and not holds.is_known then
+  if not limits.held and holds.fence == 0 and not holds.is_known then
     return
   end
   -- The sums lie as long as the holds that they are of; and as long as the next fencing number has
@@ -391,7 +532,7 @@ local function write_count(count)
   else
     redis.call('PEXPIRE', holds.key .. '@', longest)
   end
-  if holds.count == 0 and holds.fence == 0 then
+  if not limits.held and holds.fence == 0 then
     redis.call('DEL', holds.key .. '@sums')
   else
     local others = {}
@@ -400,8 +541,8 @@ local function write_count(count)
       others[#others + 1] = unit .. '=' .. number(kept) .. '/' .. number(charging) .. ','
     end
     table.sort(others)
-    local sums = sums_of(holds.count > 0 and holds.is_named, holds.chargers, table.concat(others),
-      holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
+    local sums = sums_of(holds.count > 0 and holds.is_named, holds.chargers,
+      table.concat(others) .. credit.text(holds), holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
       holds.last)
     redis.call('SET', holds.key .. '@sums', sums, 'PX', longest)
   end
@@ -492,10 +633,10 @@ local function open_count(key, logs, tag, has_state, most, span)
     local stays = is_new or old[i] and is_same(old[i], limit)
     count.is_carried = count.is_carried or not stays
   end
-  if holds.count > 0 and not old.held then
+  if credit.is_open(holds) and not old.held then
     -- The state lived as long as they were open, and as long as the charges of their ends counted.
     holds.count, holds.units, holds.charging, holds.slots, holds.is_over = 0, 0, 0, 0, true
-    holds.chargers, holds.by_units, holds.by_charging = 0, nil, nil
+    holds.chargers, holds.by_units, holds.by_charging, holds.credits = 0, nil, nil, {}
   end
   count.most_before = most_as_written(old, most)
   if count.is_carried and holds.chargers > 0 then

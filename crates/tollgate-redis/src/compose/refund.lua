@@ -100,8 +100,24 @@ end
 -- Nothing is changed before all counts are known to be sound, nor at all for a receipt from before a
 -- reset.
 for _, subject in ipairs(subjects) do
+  subject.units, subject.credit = {}, {}
+  for name, amount in pairs(units) do
+    subject.units[name] = amount
+  end
   if subject.holds and not subject.forgotten then
     end_due(subject)
+    -- Credits get back first, as long as one of the limits could.
+    local could = {}
+    for i, charged in ipairs(subject.charged) do
+      local limit = subject.held[i]
+      local name = limit.unit or 'requests'
+      subject.credit[name] = credit.of(subject.holds, limit)
+      could[name] = could[name] or limit.strategy == charged.letter and now < charged.till
+    end
+    for name in pairs(could) do
+      subject.units[name] = could[name] and units[name]
+        and credit.back(subject.holds, name, units[name]) or units[name]
+    end
   end
 end
 local reply = {ARGV[1], 0, is_plain and left.requests - units.requests or sum}
@@ -114,21 +130,22 @@ for _, subject in ipairs(subjects) do
     if limit and (limit.words or limit.log) and limit.strategy == charged.letter
         and not subject.forgotten then
       repair(limit)
+      local name = limit.unit or 'requests'
       local kept = subject.holds and kept_of(subject, limit) or 0
       local before, reset = judge(limit)
+      before = math.max(0, before + (subject.credit[name] or 0) - kept)
       -- A count that is free by itself keeps its times: under a clock that is behind it counts
       -- again.
       if reset > 0 then
         -- As long as the mark lies, which nobody makes longer when the numbers change.
-        local name = limit.unit or 'requests'
-        if now < charged.till and (units[name] or 0) > 0 then
-          refund(limit, charged.at, left[name], units[name])
+        if now < charged.till and (subject.units[name] or 0) > 0 then
+          refund(limit, charged.at, left[name], subject.units[name])
         end
-        -- Without its newest count a window may look at an earlier time, where older ones count
-        -- again.
-        given = math.max(0, math.max(0, judge(limit) - kept) - math.max(0, before - kept))
         settle(limit)
       end
+      -- Without its newest count a window may look at an earlier time, where older ones count again.
+      local given_before = subject.holds and credit.of(subject.holds, limit) or 0
+      given = math.max(0, math.max(0, judge(limit) + given_before - kept) - before)
       limit.changed, subject.changed = true, true
     end
     reply[#reply + 1] = given

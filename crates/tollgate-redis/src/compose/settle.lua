@@ -25,12 +25,14 @@ if wrong then
   return refused(wrong)
 end
 -- Nothing is changed before all counts are known to be sound.
-local some_are_not = false
+local some_are_not, is_credit = false, string.sub(id, 1, 2) == '6b'
 for _, count in ipairs(counts) do
   if count.holds then
     count.at = end_due(count)
     at = math.max(at, count.at)
-    if name then
+    if is_credit then
+      found = credit.keep(count.holds, function(each) return each.id ~= id end) or found
+    elseif name then
       local open = open_under(count.holds, name) or {}
       count.is_open, count.member, count.is_last = open.stop, open.member, open.answers == lost
       misused = misused or open.letter == 'A' and is_used
@@ -41,7 +43,7 @@ for _, count in ipairs(counts) do
   end
   some_are_not = some_are_not or not count.is_open
 end
-if some_are_not then
+if some_are_not and not is_credit then
   for _, count in ipairs(counts) do
     known = known or over(count.key, name or id, at)
   end
@@ -120,21 +122,7 @@ for _, count in ipairs(counts) do
       end
       redis.call('SET', holds.key .. '@' .. (name or id), mark, 'PX', lifetime(till - now))
     end
-    for i, limit in ipairs(count.limits) do
-      repair(limit)
-      local units, is_plain = unit.part(count, limit, charged.by, charged.first)
-      local cut = 0
-      local before, owed = judge_beside(count, i, units)
-      local fits = units > 0 and units <= before or units == 0 and (is_plain or owed == 0)
-      fits = fits or is_plain and limit.step.counts == 'slots'
-      if units > 0 and counts_units(limit) then
-        cut = charge_some(limit, units, count.most[i], fits)
-      end
-      limit.changed = true
-      -- After a commit of nothing, the wait is that of one more unit.
-      local left, wait, reset = judge_beside(count, i, is_plain and math.max(units, 1) or units)
-      rows[i] = {fits and 1 or 0, cut, left, wait, reset_of(count, i, reset)}
-    end
+    rows = charge_beside(count, charged.by, charged.first)
   end
   if count.holds then
     write_count(count)

@@ -12,8 +12,8 @@ use tollgate::engine::{
     SETTLED_FOR_US, ShownHold,
 };
 use tollgate::{
-    Amounts, Carried, Cost, Counted, Hold, HoldId, HoldTerms, LimitSet, MAX_SHOWN_HOLDS, Patience,
-    Period, Question, Settled, StoreError, Time,
+    Amounts, Carried, Cost, Counted, Hold, HoldId, HoldKind, HoldTerms, LimitSet, MAX_SHOWN_HOLDS,
+    Patience, Period, Question, Settled, StoreError, Time,
 };
 
 use super::plan::{CountArgs, HoldTask, asked};
@@ -129,7 +129,9 @@ impl RedisStore {
             && question.parts.iter().all(|part| part.limits.is_plain())
             && question.cost.plain().is_some()
             && question.parts.len() == 1
-            && question.hold.is_none_or(|terms| terms.id.name().is_none());
+            && question.hold.is_none_or(|terms| {
+                terms.id.name().is_none() && terms.id.kind() != HoldKind::Credit
+            });
         let task = HoldTask::Among { is_simple };
         let answer = self.call_holds(task, &mut counts, &args[..], nonce, by).await?;
         match (&answer[..], question.request) {
@@ -374,6 +376,7 @@ fn read_outcome(
         [Value::Int(-6)] => return Err(HoldRefusal::Repeated.into()),
         [Value::Int(-7)] => return Err(HoldRefusal::Over.into()),
         [Value::Int(-9)] => return Err(HoldRefusal::LineFull.into()),
+        [Value::Int(-11)] => return Err(HoldRefusal::TooManyCredits.into()),
         _ => {}
     }
     let is_in_line = question.hold.is_some_and(|terms| terms.patience == Patience::InLine);

@@ -12,7 +12,7 @@ use tollgate::{
 };
 
 use super::redis_store::RedisStore;
-use super::reply::{StoredValue, damaged, read_states, unexpected_reply};
+use super::reply::{StoredValue, damaged, most_left, read_states, unexpected_reply};
 use crate::compose::in_state_order;
 use crate::key::Keys;
 use crate::node::Call;
@@ -128,8 +128,8 @@ impl Operations for RedisStore {
                 (_, LimitKind::Slots) => 0,
                 _ => cost.first(),
             };
-            let is_above = units > limit.capacity();
-            if cut > units || left > limit.capacity() || wait.is_none() != is_above {
+            if cut > units || left > most_left(limit) || wait.is_none() && units <= limit.capacity()
+            {
                 return Err(unexpected_reply());
             }
             Ok(Charged::new(fits == 1, cut, left, wait, reset))

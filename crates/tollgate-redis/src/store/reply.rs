@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate::engine::{Fields, Outcome};
-use tollgate::{Carried, Question, StoreError, Time};
+use tollgate::engine::{Fields, MAX_CREDITS, Outcome};
+use tollgate::{Carried, Limit, MAX_COST, Question, StoreError, Time};
 
 pub(crate) fn unexpected_reply() -> StoreError {
     StoreError::permanent("the server answered what no script of ours answers")
@@ -62,6 +62,11 @@ impl Forgotten {
     }
 }
 
+/// The most that can remain of a limit, with all the credits that a count may have.
+pub(super) fn most_left(limit: &Limit) -> u64 {
+    limit.capacity() + MAX_CREDITS as u64 * MAX_COST
+}
+
 /// Parses the reply of a check after the nonce, and the part before the answer under a request id.
 /// A reply that is impossible for these limits is an error. A charge has this number.
 pub(super) fn read_outcome(
@@ -93,7 +98,7 @@ pub(super) fn read_outcome(
         // A part is of the first unit alone.
         let is_part = is_partial && question.cost.first_unit() == limit.unit();
         let is_above = question.cost.of(limit.unit()) > limit.capacity() && !is_part;
-        if left > limit.capacity() || wait.is_none() != is_above {
+        if left > most_left(limit) || wait.is_none() && !is_above {
             return Err(unexpected_reply());
         }
         has_to_wait |= wait != Some(0);

@@ -11,6 +11,11 @@ pub(super) fn terms_of_peek(
     question: &Question<'_>,
     kind: HoldKind,
 ) -> Result<&'static HoldTerms, Error> {
+    if kind == HoldKind::Credit {
+        return Err(Error::Ask(
+            "a credit is given whatever is left: nothing asks for it".to_owned(),
+        ));
+    }
     let what = match question.mode {
         Mode::Peek => {
             let has_slots = question.parts.iter().any(|part| part.limits.needs_hold());

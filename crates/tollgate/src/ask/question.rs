@@ -7,12 +7,12 @@ use super::refused::{
     check_cost, check_line, check_parts, check_shard, lines_up_for_a_check, names_a_check,
     takes_slots, waits_for_a_charge,
 };
-use super::terms::{counts_of, shortest_slots, ttl_us};
+use super::terms::{check_credit, counts_of, shortest_slots, ttl_us};
 use super::{Ask, AskPart, SubjectText};
 use crate::cost::Cost;
 use crate::engine::Mode;
 use crate::error::Error;
-use crate::hold::{Hold, HoldId, HoldTerms, Patience};
+use crate::hold::{Hold, HoldId, HoldKind, HoldTerms, Patience};
 use crate::limit::LimitSet;
 use crate::question::{Counted, Parts, Question};
 use crate::subject::Subject;
@@ -169,7 +169,11 @@ impl<'a> Ask<'a> {
             Some(terms) => terms,
             none => {
                 let slots = shortest_slots(question.parts.iter().map(|part| part.limits));
-                let mut terms = HoldTerms::new(kind, ttl_us(slots, ttl)?);
+                let lasts_us = match kind {
+                    HoldKind::Credit => check_credit(&question, ttl, patience)?,
+                    _ => ttl_us(slots, ttl)?,
+                };
+                let mut terms = HoldTerms::new(kind, lasts_us);
                 if patience == Patience::InLine {
                     check_line(name, slots.is_some(), question.cost)?;
                 }

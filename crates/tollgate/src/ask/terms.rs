@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use super::kind::no_slots;
 use crate::error::Error;
+use crate::hold::Patience;
 use crate::hold::{MAX_TTL_US, MIN_TTL_US};
-use crate::limit::LimitSet;
+use crate::limit::{Limit, LimitKind, LimitSet};
 use crate::question::Question;
 use crate::subject::Subject;
 use crate::time::Period;
@@ -46,6 +47,33 @@ pub(crate) fn check_ttl(slots: Option<&LimitSet>, ttl: Duration) -> Result<u64, 
         None => "out of range".to_owned(),
     };
     Err(Error::Ask(format!("a hold of {asked} is {why}: give {least} to {most}")))
+}
+
+/// Rejects a credit that cannot be given. Returns how long it lasts.
+pub(super) fn check_credit(
+    question: &Question<'_>,
+    ttl: Option<Duration>,
+    patience: Patience,
+) -> Result<u64, Error> {
+    let [part] = question.parts else {
+        return Err(Error::Ask("a credit is given to one subject at a time".to_owned()));
+    };
+    if patience != Patience::None {
+        return Err(Error::Ask("a credit is given at once: nobody waits for it".to_owned()));
+    }
+    for (unit, _) in question.cost.iter() {
+        let pays = |limit: &Limit| limit.kind() == LimitKind::Rate && limit.unit() == unit;
+        if !part.limits.limits().iter().any(pays) {
+            return Err(Error::Ask(format!(
+                "a credit of {unit} has no rate limit to stand behind: slots come back by \
+                 themselves, so give one of a unit that a limit counts in a time"
+            )));
+        }
+    }
+    let Some(ttl) = ttl else {
+        return Err(Error::Ask("say how long the credit lasts: give a `ttl`".to_owned()));
+    };
+    check_ttl(None, ttl)
 }
 
 /// The counts of a question, owned.

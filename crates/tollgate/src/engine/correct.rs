@@ -3,11 +3,13 @@
 use smallvec::SmallVec;
 
 use super::amount::kept_of;
-use super::{Carried, Carries, HoldSums, States};
+use super::credit::Credits;
+use super::holding::end_holds;
+use super::{Carried, Carries, Part, States};
 use crate::adjustment::Adjustment;
 use crate::cost::{Amounts, Cost};
 use crate::decision::{Charges, Receipt};
-use crate::limit::{Limit, LimitSet, Unit};
+use crate::limit::{Limit, LimitSet, Place, Unit};
 use crate::strategy::{Cell, Charge, Judgement, Step};
 use crate::time::{SKEW_US, Time};
 
@@ -69,42 +71,44 @@ impl Portion {
     }
 }
 
-/// Refunds the portion of a charge that still counts. The charge was recorded at `charged_at_us`,
+/// Refunds the portion of a charge that still counts, on a count whose due holds end first. Credits of
+/// the count get back first, as much as they have paid. The charge was recorded at `charged_at_us`,
 /// one time per limit of `charged` in declared order.
 ///
-/// The state may since have been written under other numbers, `limits`: limits are matched by
+/// The state may since have been written under other numbers, those of the part: limits are matched by
 /// identity. A limit whose strategy changed refunds nothing, and neither does a charge that would
 /// no longer count under its own numbers ([`spent_until_us`]).
 ///
-/// Returns by how many units `remaining` rose beside the open holds, which `held` adds up, per
-/// limit of `charged`.
+/// Returns by how many units `remaining` rose beside the open holds, per limit of `charged`.
 pub fn refund(
-    limits: &LimitSet,
-    states: &mut dyn States,
-    held: &HoldSums,
+    part: &mut Part<'_>,
     charged: &LimitSet,
     charged_at_us: &[u64],
     portion: &Portion,
     now: Time,
 ) -> SmallVec<[u64; 2]> {
+    let mut held = end_holds(part, now);
+    let credits = held.credits.clone();
+    let portion = give_back(part.limits, &mut held.credits, (charged, charged_at_us), portion, now);
+    let (limits, states) = (part.limits, &mut *part.states);
     let mut given = SmallVec::new();
     for (limit, at_us) in charged.limits().iter().zip(charged_at_us) {
-        let found = limits.limits().iter().zip(limits.places()).find(|(written, _)| {
-            written.identity() == limit.identity() && written.strategy() == limit.strategy()
-        });
-        let Some((written, place)) = found else {
+        let Some((written, place)) = written_as(limits, limit) else {
             given.push(0);
             continue;
         };
-        let mut cell = states.cell(*place);
-        let kept = kept_of(written, held);
+        let mut cell = states.cell(place);
+        let kept = kept_of(written, &held);
         written.step().repair(&mut cell, now);
         let Judgement { remaining: before, reset_after_us, .. } =
             written.step().judge(&mut cell, now, 1);
         // This limit has recovered by itself. Its state keeps its times, so that its charges count
         // again if the clock steps back.
+        let before = (before + credits.of(written)).saturating_sub(kept);
+        let credit = held.credits.of(written);
         if reset_after_us == 0 {
-            given.push(0);
+            let after = written.step().judge(&mut cell, now, 1).remaining + credit;
+            given.push(after.saturating_sub(kept).saturating_sub(before));
             continue;
         }
         // Only while the mark of this refund is kept. A later change of the numbers does not extend
@@ -116,9 +120,44 @@ pub fn refund(
         }
         let after = written.step().judge(&mut cell, now, 1).remaining;
         forget_if_free(written.step(), &mut cell, now);
-        given.push(after.saturating_sub(kept).saturating_sub(before.saturating_sub(kept)));
+        given.push((after + credit).saturating_sub(kept).saturating_sub(before));
+    }
+    if let Some(holds) = part.holds.as_deref_mut() {
+        holds.set_sums(held);
     }
     given
+}
+
+/// The limit of a count that another one is written as now, with its place.
+fn written_as<'l>(limits: &'l LimitSet, limit: &Limit) -> Option<(&'l Limit, Place)> {
+    let mut each = limits.limits().iter().zip(limits.places());
+    let is_same = |written: &Limit| {
+        written.identity() == limit.identity() && written.strategy() == limit.strategy()
+    };
+    each.find(|(written, _)| is_same(written)).map(|(written, place)| (written, *place))
+}
+
+/// Gives units of a charge back to credits, as long as one of its limits could give them back.
+/// Returns the portion that is left for the limits.
+fn give_back(
+    limits: &LimitSet,
+    credits: &mut Credits,
+    (charged, at_us): (&LimitSet, &[u64]),
+    portion: &Portion,
+    now: Time,
+) -> Portion {
+    let mut rest = portion.clone();
+    for UnitPortion { unit, cost, units, .. } in &mut rest.0 {
+        let counts = |(limit, at_us): (&Limit, &u64)| {
+            limit.unit() == unit
+                && written_as(limits, limit).is_some()
+                && now.as_micros() < spent_until_us(limit, *at_us, *cost)
+        };
+        if !credits.is_empty() && charged.limits().iter().zip(at_us).any(counts) {
+            *units -= credits.give_back(*unit, *units);
+        }
+    }
+    rest
 }
 
 /// Until when a charge of `cost` under `limit` can be refunded, in microseconds since the Unix
@@ -155,22 +194,18 @@ pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
 }
 
 /// Returns units to every limit, the oldest first, each the amount of its unit. A negative amount
-/// takes units, at most what remains beside the open holds, which `held` adds up. This is an
-/// administrator's correction.
+/// takes units, at most what remains beside the open holds and without credits. Due holds end first.
+/// This is an administrator's correction.
 ///
 /// Returns the change of `remaining` per limit, in declared order.
-pub fn adjust(
-    limits: &LimitSet,
-    states: &mut dyn States,
-    held: &HoldSums,
-    by: &Adjustment,
-    now: Time,
-) -> SmallVec<[i64; 2]> {
+pub fn adjust(part: &mut Part<'_>, by: &Adjustment, now: Time) -> SmallVec<[i64; 2]> {
+    let held = end_holds(part, now);
+    let (limits, states) = (part.limits, &mut *part.states);
     let mut changes = SmallVec::new();
     for (limit, place) in limits.limits().iter().zip(limits.places()) {
         let delta = by.of(limit.unit());
         let mut cell = states.cell(*place);
-        let (step, kept) = (limit.step(), kept_of(limit, held));
+        let (step, kept) = (limit.step(), kept_of(limit, &held));
         step.repair(&mut cell, now);
         let Judgement { remaining, reset_after_us, .. } = step.judge(&mut cell, now, 1);
         let before = remaining.saturating_sub(kept);

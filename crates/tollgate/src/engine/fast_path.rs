@@ -126,7 +126,7 @@ pub(crate) fn decide_set(
 /// leaves: it returns `None`, and has changed nothing then.
 ///
 /// It leaves named holds, denials, ends that are due, a clock that stepped back, several limits,
-/// bans, counts for which somebody waits in line, and holds that charge something now or at their
+/// bans, counts for which somebody waits in line or that have a credit, and holds that charge something now or at their
 /// end; also counts with an open hold that charges at its end, and counts with [`MAX_HOLDS`] of
 /// them.
 pub(crate) fn hold_one(
@@ -145,7 +145,7 @@ pub(crate) fn hold_one(
     let charges = match kind {
         HoldKind::Reserve => false,
         HoldKind::Acquire => Amount::of_charge(cost).on(limit).taken > 0,
-        HoldKind::Charging => true,
+        HoldKind::Charging | HoldKind::Credit => true,
     };
     if wanted == 0 || charges || table.has_line() {
         return None;
@@ -153,7 +153,12 @@ pub(crate) fn hold_one(
     let (at_us, back_us) = holds::clock(table, now);
     let is_due = table.first().is_some_and(|hold| hold.end_us <= at_us);
     let mut sums = table.sums();
-    if is_due || back_us > 0 || !sums.charging.is_zero() || sums.count >= MAX_HOLDS {
+    if is_due
+        || back_us > 0
+        || !sums.charging.is_zero()
+        || sums.count >= MAX_HOLDS
+        || !sums.credits.is_empty()
+    {
         return None;
     }
     let judgement = limit.step().judge(&mut states.cell(*place), now, wanted);

@@ -37,9 +37,9 @@ impl HoldTable {
     /// True when nothing is open and nothing is remembered, as of the last operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let HoldSums { fence, seen_us, .. } = self.sums;
+        let HoldSums { fence, seen_us, .. } = &self.sums;
         // The next fencing number is larger, even if the clock is a little behind then.
-        let is_fenced = fence > 0 && seen_us < fence + SKEW_US;
+        let is_fenced = *fence > 0 && *seen_us < fence + SKEW_US;
         let has_names = self.names.as_ref().is_some_and(|names| !names.is_empty());
         !self.has_open()
             && self.settled.list.is_empty()
@@ -48,17 +48,20 @@ impl HoldTable {
             && !is_fenced
     }
 
-    /// True when holds were open after the last operation.
+    /// True when holds were open, or credits had not ended, after the last operation.
     #[must_use]
     pub fn has_open(&self) -> bool {
-        self.open.len() > 0
+        self.open.len() > 0 || !self.sums.credits.is_empty()
     }
 
     /// Whether a hold of this id is open or remembered.
     pub(crate) fn knows(&self, id: HoldId) -> bool {
         let settled = || self.settled.list.iter().any(|settled| settled.id == id);
         match id.name() {
-            None => self.find(id).is_some() || settled(),
+            None => {
+                let is_credit = || self.sums.credits.iter().any(|credit| credit.id == id);
+                self.find(id).is_some() || settled() || is_credit()
+            }
             Some(name) => self.names.as_ref().is_some_and(|names| {
                 names.open.contains_key(&name) || names.marked(name, 0).is_some()
             }),
@@ -83,7 +86,8 @@ impl HoldTable {
         let marked = self.names.as_ref().map_or(0, |names| names.until_us());
         let ends = self.line.iter().flat_map(|line| line.iter().map(|ticket| ticket.end_us));
         let waited = ends.max().map_or(0, |end_us| end_us + SKEW_US);
-        open.max(fenced).max(remembered).max(marked).max(waited)
+        let given = self.sums.credits.last_us();
+        open.max(fenced).max(remembered).max(marked).max(waited).max(given)
     }
 
     /// Forgets what is open, and the fencing number. Settled holds, and names that are over, are

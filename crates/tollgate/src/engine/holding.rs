@@ -8,6 +8,7 @@ pub(super) use self::judge::OpenEnds;
 use self::judge::{PartView, earlier, judge};
 use super::amount::{Amount, Claim};
 use super::charge::{asked_again, take};
+use super::credit::{self, Credits};
 use super::denial::{deny, repair};
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, NamedHold, OpenHold, ShownHold};
 use super::line::{self, Ahead};
@@ -16,9 +17,9 @@ use super::{
     Carried, Carries, Charged, Fields, HoldSums, Mode, Outcome, Part, Placed, States, VecStates,
     migrate,
 };
-use crate::cost::Amounts;
+use crate::cost::{Amounts, Cost};
 use crate::hold::{HoldId, HoldKind, HoldTerms, Patience};
-use crate::limit::LimitSet;
+use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::Step;
 use crate::time::Time;
 
@@ -40,6 +41,9 @@ pub(super) fn decide_among_holds(
 ) -> Result<Outcome, HoldRefusal> {
     if mode.is_peek() {
         return Ok(peek(parts, now, cost, mode, terms));
+    }
+    if let Some(terms) = terms.filter(|terms| terms.id.kind() == HoldKind::Credit) {
+        return credit::give(parts, now, cost, terms);
     }
     // Before anything ends, because what is refused changes nothing.
     let first = cost.first();
@@ -106,6 +110,27 @@ pub(super) fn decide_among_holds(
     Ok(outcome)
 }
 
+/// Judges a cost once everything that is due has ended and each part was changed by a function of the
+/// time by which ends are judged. Returns that time too, the latest of all parts.
+pub(super) fn judge_after(
+    parts: &mut [Part<'_>],
+    now: Time,
+    cost: Amounts<'_>,
+    mut change: impl FnMut(&mut Part<'_>, u64),
+) -> (Outcome, u64) {
+    let mut at_us = now.as_micros();
+    for part in parts.iter_mut() {
+        at_us = at_us.max(end_due(part, now));
+    }
+    for part in parts.iter_mut() {
+        change(part, at_us);
+        repair(part.limits, part.states, now);
+    }
+    let mut outcome = judge(&mut look(parts, now, None), now, cost, Mode::Peek, None);
+    outcome.changed = true;
+    (outcome, at_us)
+}
+
 /// Refuses one more hold on a count that is full, once all due holds have ended.
 fn check_room(part: &Part<'_>, now: Time, terms: HoldTerms) -> Result<(), HoldRefusal> {
     let Some(holds) = part.holds.as_deref() else { return Ok(()) };
@@ -137,8 +162,12 @@ fn peek(
         parts.iter_mut().map(|part| VecStates::copy_of(part.limits, part.states)).collect();
     let mut helds: Vec<OpenEnds<'_>> = Vec::new();
     for (part, states) in parts.iter().zip(&mut copies) {
-        let (held, due) = OpenEnds::after_due(part.holds.as_deref(), now);
-        charge_ends(part, states, &due);
+        let (mut held, due) = OpenEnds::after_due(part.holds.as_deref(), now);
+        if !is_carried(&part.carried) {
+            let (owes, credits) = (!part.is_shared, &mut held.sums.credits);
+            due.iter().for_each(|hold| charge_end(part.limits, states, hold, owes, credits));
+        }
+        held.sums.credits.end_until(held.at_us);
         repair(part.limits, states, now);
         helds.push(held);
     }
@@ -178,19 +207,17 @@ pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
     while let Some(hold) = holds.first()
         && hold.end_us <= at_us
     {
-        if !is_carried {
-            charge_end(part.limits, part.states, &hold, owes);
+        if !is_carried && hold.is_charging() {
+            let mut sums = holds.sums();
+            charge_end(part.limits, part.states, &hold, owes, &mut sums.credits);
+            holds.set_sums(sums);
         }
         holds::take(holds, hold);
     }
+    let mut sums = holds.sums();
+    sums.credits.end_until(at_us);
+    holds.set_sums(sums);
     at_us
-}
-
-/// Charges on a copy of a part's states what its due holds charge.
-fn charge_ends(part: &Part<'_>, states: &mut dyn States, due: &[OpenHold]) {
-    if !is_carried(&part.carried) {
-        due.iter().for_each(|hold| charge_end(part.limits, states, hold, !part.is_shared));
-    }
 }
 
 /// Whether a count was written under other limits, under which [`migrate_holding`] has charged all
@@ -200,14 +227,23 @@ const fn is_carried(carried: &[Carried]) -> bool {
 }
 
 /// A state that new subjects share in a full store never has a debt (`owes`).
-fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold, owes: bool) {
+fn charge_end(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    hold: &OpenHold,
+    owes: bool,
+    credits: &mut Credits,
+) {
     if hold.is_charging() {
-        charge_rates(limits, states, hold.charging(), owes, Time::from_micros(hold.end_us));
+        let at = Time::from_micros(hold.end_us);
+        let rest = credit::pay(limits, states, credits, hold.charging(), at);
+        let units = rest.as_ref().map_or(hold.charging(), Cost::amounts);
+        charge_rates(limits, states, units, owes, at);
     }
 }
 
 /// As [`super::migrate`], of a count that has open holds. Due holds are charged first, under the
-/// numbers that the count was written under. The holds stay as they are.
+/// numbers that the count was written under, and no credit pays that. The holds stay as they are.
 pub fn migrate_holding(
     limits: &LimitSet,
     states: &mut dyn States,
@@ -221,7 +257,8 @@ pub fn migrate_holding(
         return migrate(limits, states, was, old, now);
     }
     let mut copy = VecStates::copy_of(was, old);
-    due.iter().for_each(|hold| charge_end(was, &mut copy, hold, true));
+    let none = &mut Credits::default();
+    due.iter().for_each(|hold| charge_end(was, &mut copy, hold, true, none));
     migrate(limits, states, was, &mut copy, now)
 }
 
@@ -253,9 +290,11 @@ fn charge(
     fields: &mut [Fields],
 ) {
     let amount = Amount::of_cost(cost, terms.map(|terms| terms.id.kind()));
-    let charged = Amount::of_charge(if charges { cost } else { 0.into() });
+    let charged = if charges { cost } else { 0.into() };
     let mut fields = fields.iter_mut();
     for part in parts {
+        let rest = pay(part, charged, now);
+        let charged = Amount::of_charge(rest.as_ref().map_or(charged, Cost::amounts));
         let each = part.limits.limits().iter().zip(part.limits.places());
         for ((limit, place), field) in each.zip(fields.by_ref()) {
             field.remaining = field.remaining.saturating_sub(amount.on(limit).taken);
@@ -266,6 +305,16 @@ fn charge(
             }
         }
     }
+}
+
+/// What is left of a charge to the limits of a part, behind its credits: `None` where these pay
+/// nothing.
+fn pay(part: &mut Part<'_>, charged: Amounts<'_>, at: Time) -> Option<Cost> {
+    let holds = part.holds.as_deref_mut()?;
+    let mut sums = holds.sums();
+    let rest = credit::pay(part.limits, part.states, &mut sums.credits, charged, at)?;
+    holds.set_sums(sums);
+    Some(rest)
 }
 
 /// Places a hold on every part, under the largest of their fencing numbers. Returns its end.
@@ -294,10 +343,8 @@ fn fence_of(parts: &[Part<'_>]) -> u64 {
 fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [Fields]) {
     let mut fields = fields.iter_mut();
     for part in parts {
-        let held = OpenEnds::open(part.holds.as_deref());
-        let (limits, carried) = (part.limits, &part.carried[..]);
-        let ahead = Ahead::default();
-        let mut looked = PartView { limits, states: part.states, held, carried, ahead };
+        let limits = part.limits;
+        let mut looked = look_at(part);
         // Where nothing was charged and no end will, all that may have changed is the last end.
         let stays = !charged && looked.held.sums.charging.is_zero();
         for ((limit, place), field) in
@@ -329,32 +376,51 @@ pub(super) fn charge_beside(
     let is_plain = part.limits.is_plain();
     let again = if is_plain { cost.with_first(cost.first().max(1)) } else { cost };
     let owes = !part.is_shared;
-    let held = OpenEnds::open(part.holds.as_deref());
-    let (limits, carried) = (part.limits, &part.carried[..]);
-    let ahead = Ahead::default();
-    let mut looked = PartView { limits, states: part.states, held, carried, ahead };
+    let limits = part.limits;
+    repair(limits, part.states, now);
+    let mut looked = look_at(part);
+    let each = || limits.limits().iter().zip(limits.places());
+    let would_fit = |(limit, place): (&Limit, &Place)| {
+        let Claim { wanted, .. } = Amount::of_charge(cost).on(limit);
+        is_plain && wanted == 0 || looked.fits(limit, *place, now, wanted)
+    };
+    let fits: SmallVec<[bool; 2]> = each().map(would_fit).collect();
+    let rest = pay(part, cost, now);
+    let charged = Amount::of_charge(rest.as_ref().map_or(cost, Cost::amounts));
+    let mut looked = look_at(part);
     let mut soonest = None;
-    let each = limits.limits().iter().zip(limits.places());
-    each.map(|(limit, place)| {
-        let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
-        limit.step().repair(&mut looked.states.cell(*place), now);
-        let fits = is_plain && wanted == 0 || looked.fits(limit, *place, now, wanted);
-        let cut = take(limit, &mut looked.states.cell(*place), taken, owes, now);
-        let again = asked_again(limits, limit, again);
-        let left = looked.judge_limit(limit, *place, now, again, &mut soonest);
-        Charged::new(fits, cut, left.remaining, left.retry_after_us, left.reset_after_us)
-    })
-    .collect()
+    each()
+        .zip(fits)
+        .map(|((limit, place), fits)| {
+            let cut =
+                take(limit, &mut looked.states.cell(*place), charged.on(limit).taken, owes, now);
+            let again = asked_again(limits, limit, again);
+            let left = looked.judge_limit(limit, *place, now, again, &mut soonest);
+            Charged::new(fits, cut, left.remaining, left.retry_after_us, left.reset_after_us)
+        })
+        .collect()
+}
+
+/// A part on which nothing is due, whoever waits in line.
+fn look_at<'p>(part: &'p mut Part<'_>) -> PartView<'p> {
+    PartView {
+        limits: part.limits,
+        states: &mut *part.states,
+        held: OpenEnds::open(part.holds.as_deref()),
+        carried: &part.carried[..],
+        ahead: Ahead::default(),
+    }
 }
 
 /// Lets everything end that is due: before any other change of a count that has open holds. Returns
 /// the sums over those that stay.
-pub fn end_holds(part: &mut Part<'_>, now: Time) -> HoldSums {
+pub(super) fn end_holds(part: &mut Part<'_>, now: Time) -> HoldSums {
     end_due(part, now);
     part.holds.as_deref().map(Holds::sums).unwrap_or_default()
 }
 
-/// How many holds of a count are open, and the first `most` of them to end. Changes nothing.
+/// How many holds and credits of a count are open, the first `most` of the holds to end, and all
+/// credits of which anything is left. Changes nothing.
 pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<ShownHold>) {
     let (ends, _) = OpenEnds::after_due(Some(holds), now);
     let (at_us, _) = holds::clock(holds, now);
@@ -363,7 +429,10 @@ pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<ShownH
         let span_us = holds::span_us(holds, &hold);
         ShownHold::at(earlier(hold, ends.back_us), span_us, at_us)
     });
-    (ends.sums.count, shown.collect())
+    let credits = ends.sums.credits.iter().filter(|it| it.left > 0 && it.end_us > at_us);
+    let credits: Vec<ShownHold> =
+        credits.map(|it| ShownHold::at(it.shown(), it.id.asked_us(), at_us)).collect();
+    (ends.sums.count + credits.len() as u64, shown.chain(credits).collect())
 }
 
 /// Until when what the ends of open holds charge can count, in microseconds since the Unix epoch: a

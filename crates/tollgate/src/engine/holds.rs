@@ -1,6 +1,7 @@
 //! The open holds of a count: units that are kept until somebody settles them, or until their time
 //! ends (`docs/definitions.md`, section 11).
 
+use super::credit::Credits;
 use super::ticket::Ticket;
 use crate::cost::{Amounts, Cost};
 use crate::hold::{HoldId, HoldKind, HoldName};
@@ -160,9 +161,18 @@ pub struct HoldSums {
     pub fence: u64,
     /// The latest time of an operation while a hold was open, in microseconds since the Unix epoch.
     pub seen_us: u64,
+    /// The units that its subject was given, which its charges take behind the limits.
+    pub credits: Credits,
 }
 
 impl HoldSums {
+    /// Whether a hold is open, or a credit has not ended.
+    #[must_use]
+    #[inline]
+    pub const fn is_open(&self) -> bool {
+        self.count > 0 || !self.credits.is_empty()
+    }
+
     #[inline(always)]
     pub(super) fn add(&mut self, hold: &OpenHold) {
         self.count += 1;
@@ -300,9 +310,9 @@ pub(super) fn span_us(holds: &dyn Holds, hold: &OpenHold) -> Option<u64> {
 /// the latest time seen; one that stepped back takes the ends along, so that no hold lasts longer
 /// than it would have.
 pub(super) fn clock(holds: &dyn Holds, now: Time) -> (u64, u64) {
-    let HoldSums { count, seen_us, .. } = holds.sums();
-    let now_us = now.as_micros();
-    if count == 0 {
+    let sums = holds.sums();
+    let (seen_us, now_us) = (sums.seen_us, now.as_micros());
+    if !sums.is_open() {
         return (now_us, 0);
     }
     match seen_us.saturating_sub(now_us) {
@@ -320,6 +330,7 @@ pub(super) fn note_time(holds: &mut dyn Holds, now: Time) -> u64 {
     }
     let mut sums = holds.sums();
     sums.seen_us = at_us;
+    sums.credits.advance(back_us);
     holds.set_sums(sums);
     at_us
 }

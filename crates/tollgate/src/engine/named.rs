@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
+use super::credit::MAX_CREDITS;
 use super::holds::{
     self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, Mark, NamedHold, OpenHold, SETTLED_FOR_US,
 };
@@ -40,6 +41,10 @@ pub enum HoldRefusal {
     Repeated,
     /// The name was settled or released before.
     Over,
+    /// A count has as many credits as it may have.
+    TooManyCredits,
+    /// The credit is for a subject of which a full store keeps no count of its own.
+    StoreFull,
     /// [`MAX_TICKETS`] wait in the line of a count.
     LineFull,
 }
@@ -71,6 +76,14 @@ impl core::fmt::Display for HoldRefusal {
                 "the hold with this id was released or committed before: to ask anew, give an id of \
                  its own; nothing was held or charged",
             ),
+            Self::TooManyCredits => write!(
+                f,
+                "a count has {MAX_CREDITS} credits at most, one for each unit that was given: wait \
+                 until one ends, or release one; nothing was given"
+            ),
+            Self::StoreFull => f.write_str(
+                "the store is full: there is no room for a credit of this subject; nothing was given",
+            ),
             Self::LineFull => write!(
                 f,
                 "{MAX_TICKETS} wait in line for a hold of one count, which is the most: come again \
@@ -84,9 +97,10 @@ impl From<HoldRefusal> for StoreError {
     #[cold]
     fn from(refusal: HoldRefusal) -> Self {
         match refusal {
-            HoldRefusal::TooMany | HoldRefusal::TooManyCharging => {
+            HoldRefusal::TooMany | HoldRefusal::TooManyCharging | HoldRefusal::TooManyCredits => {
                 Self::too_many(refusal.to_string())
             }
+            HoldRefusal::StoreFull => Self::transient(refusal.to_string()),
             _ => Self::conflict(refusal.to_string()),
         }
     }

@@ -50,10 +50,10 @@ impl<'a> Part<'a> {
         self
     }
 
-    /// Whether open holds matter to a decision over it, even if it places none: some are open, or
-    /// only holds take from one of its limits.
+    /// Whether open holds matter to a decision over it, even if it places none: some are open, the
+    /// count has a credit, or only holds take from one of its limits.
     pub(super) fn is_about_holds(&self) -> bool {
-        let has_open = |holds: &dyn Holds| holds.sums().count > 0;
+        let has_open = |holds: &dyn Holds| holds.sums().is_open();
         self.limits.needs_hold() || self.holds.as_deref().is_some_and(has_open)
     }
 }

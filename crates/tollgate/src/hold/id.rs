@@ -64,8 +64,12 @@ impl HoldId {
     /// The id of the hold of this kind that its caller names.
     #[must_use]
     pub const fn named(kind: HoldKind, name: HoldName) -> Self {
-        // An older version knows no such letter, and refuses it.
-        Self::lettered(kind.code().to_ascii_uppercase(), name)
+        // An older version knows no such letter, and refuses it. A credit has one letter alone: all
+        // that is remembered of it lies beside it.
+        match kind {
+            HoldKind::Credit => Self::lettered(kind.code(), name),
+            _ => Self::lettered(kind.code().to_ascii_uppercase(), name),
+        }
     }
 
     /// The id of the hold of this name, of whatever kind it is: to settle or renew it.
@@ -108,7 +112,7 @@ impl HoldId {
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         match bytes[0] {
-            b'a' | b'r' | b'c' | b'A' | b'R' | b'C' => Some(Self(bytes)),
+            b'a' | b'r' | b'c' | b'k' | b'A' | b'R' | b'C' => Some(Self(bytes)),
             _ => None,
         }
     }
@@ -125,6 +129,7 @@ impl HoldId {
         match self.0[0] {
             b'a' | b'A' => HoldKind::Acquire,
             b'c' | b'C' => HoldKind::Charging,
+            b'k' => HoldKind::Credit,
             _ => HoldKind::Reserve,
         }
     }

@@ -17,6 +17,23 @@ pub enum HoldKind {
     Reserve,
     /// As `Reserve`; where it ends by itself, its units are charged at that time.
     Charging,
+    /// A credit, which keeps nothing: it gives its cost once to the one subject of the ask, until
+    /// its end. Charges take it where the limits have no more left. It is never denied, and
+    /// [`Limiter::release`](crate::Limiter::release) takes back what is left.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ask, HoldKind, Limiter};
+    /// let limiter = Limiter::memory("10/h via fixed_window".parse()?);
+    /// limiter.check(Ask::new("bob").cost(10)).now()?;
+    /// let month = Some(Duration::from_secs(30 * 86_400));
+    /// let credit = limiter.hold(Ask::new("bob").cost(5).holding(HoldKind::Credit, month)).now()?;
+    /// assert_eq!(limiter.check(Ask::new("bob").cost(3)).now()?.remaining(), 2);
+    /// assert!(limiter.release(&credit.hold.expect("it is never denied")).now()?);
+    /// assert!(!limiter.check("bob").now()?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    Credit,
 }
 
 impl HoldKind {
@@ -26,6 +43,7 @@ impl HoldKind {
             Self::Acquire => b'a',
             Self::Reserve => b'r',
             Self::Charging => b'c',
+            Self::Credit => b'k',
         }
     }
 
@@ -36,6 +54,7 @@ impl HoldKind {
             Self::Acquire => "acquire",
             Self::Reserve => "reserve",
             Self::Charging => "charging",
+            Self::Credit => "credit",
         }
     }
 
@@ -74,6 +93,7 @@ impl HoldKind {
     #[must_use]
     pub fn slots(self, cost: Amounts<'_>) -> u64 {
         match (self, cost.plain()) {
+            (Self::Credit, _) => 0,
             (Self::Acquire, Some(cost)) => cost,
             (_, Some(_)) => 1,
             (_, None) => cost.named(&Unit::SLOTS).unwrap_or(1),

@@ -133,6 +133,9 @@ impl<S: Store> Limiter<S> {
             return None;
         }
         let (cost, patience, kind, ttl) = (*cost, *patience, *kind, *ttl);
+        if kind == HoldKind::Credit {
+            return None;
+        }
         let within = text_of(shard.as_deref());
         let checked = check_cost(cost).and_then(|()| check_shard(within));
         let read = checked.and_then(|()| {
@@ -451,7 +454,7 @@ fn not_open(hold: &Hold) -> Error {
         HoldKind::Charging => {
             "nothing was charged now; if it ended by itself, that charged the estimate"
         }
-        HoldKind::Acquire | HoldKind::Reserve => "nothing was charged",
+        HoldKind::Acquire | HoldKind::Reserve | HoldKind::Credit => "nothing was charged",
     };
     if hold.id.is_of_any_kind() {
         return Error::NotOpen(

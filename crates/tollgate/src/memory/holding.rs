@@ -9,7 +9,7 @@ use super::slot::Key;
 use super::state::{BoundedHolds, ROOM_FOR_HOLD, State};
 use super::store::MemoryStore;
 use crate::cost::Amounts;
-use crate::engine::{self, Carries, HoldSums, HoldTable, Mode, OpenHold, Outcome, Part, decide};
+use crate::engine::{self, Carries, HoldTable, Mode, OpenHold, Outcome, Part, decide};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Settled};
 use crate::limit::{LimitSet, MAX_UNITS};
@@ -208,38 +208,16 @@ fn with_holds<'p>(part: Part<'p>, holds: &'p mut Option<Box<BoundedHolds>>) -> P
     }
 }
 
-/// Lets everything end that is due, before a change that is not a check. Returns the sums over the
-/// holds that stay open.
-pub(super) fn end_holds(
+/// Runs `work` on a count with its holds, for a change that is not a check.
+pub(super) fn with_part<T>(
     limits: &LimitSet,
     state: &mut State,
     carried: &Carries,
-    now: Time,
-) -> HoldSums {
+    work: impl FnOnce(&mut Part<'_>) -> T,
+) -> T {
     let mut holds = state.take_holds();
-    let mut sums = HoldSums::default();
-    if holds.is_some() {
-        let part = Part::new(limits, state).carrying(carried.clone());
-        sums = engine::end_holds(&mut with_holds(part, &mut holds), now);
-    }
+    let part = Part::new(limits, state).carrying(carried.clone());
+    let answer = work(&mut with_holds(part, &mut holds));
     state.give_holds(holds);
-    sums
-}
-
-/// Charges a count that has open holds. `None` if it has none.
-pub(super) fn charge_holding(
-    limits: &LimitSet,
-    state: &mut State,
-    carried: &Carries,
-    cost: Amounts<'_>,
-    now: Time,
-) -> Option<Vec<engine::Charged>> {
-    let mut holds = state.take_holds();
-    let charged = holds.is_some().then(|| {
-        let part = Part::new(limits, state).carrying(carried.clone());
-        let mut part = with_holds(part, &mut holds);
-        engine::charge_holding(&mut part, now, cost).into_vec()
-    });
-    state.give_holds(holds);
-    charged
+    answer
 }

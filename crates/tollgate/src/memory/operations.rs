@@ -52,8 +52,9 @@ impl MemoryStore {
             return nothing();
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
-            let held = holding::end_holds(written_under, state, &engine::Carries::new(), now);
-            engine::refund(written_under, state, &held, limits, at_us, portion, now)
+            holding::with_part(written_under, state, &engine::Carries::new(), |part| {
+                engine::refund(part, limits, at_us, portion, now)
+            })
         });
         given.unwrap_or_else(nothing)
     }
@@ -84,8 +85,9 @@ impl MemoryStore {
 
     pub(crate) fn adjust_now(&self, counted: Counted<'_>, by: &Adjustment) -> Vec<i64> {
         let adjust = |state: &mut state::State, carried: &engine::Carries, now, _| {
-            let held = holding::end_holds(counted.limits, state, carried, now);
-            engine::adjust(counted.limits, state, &held, by, now).into_vec()
+            holding::with_part(counted.limits, state, carried, |part| {
+                engine::adjust(part, by, now).into_vec()
+            })
         };
         self.with_state(counted, adjust).unwrap_or_else(|| vec![0; counted.limits.limits().len()])
     }
@@ -96,9 +98,11 @@ impl MemoryStore {
         cost: Amounts<'_>,
     ) -> Result<Vec<Charged>, StoreError> {
         let charge = |state: &mut state::State, carried: &engine::Carries, now, shared: bool| {
-            let among_holds = holding::charge_holding(counted.limits, state, carried, cost, now);
-            among_holds.unwrap_or_else(|| {
-                engine::charge(counted.limits, state, cost, !shared, now).into_vec()
+            if state.holds().is_none() {
+                return engine::charge(counted.limits, state, cost, !shared, now).into_vec();
+            }
+            holding::with_part(counted.limits, state, carried, |part| {
+                engine::charge_holding(part, now, cost).into_vec()
             })
         };
         self.with_state(counted, charge).ok_or_else(|| {

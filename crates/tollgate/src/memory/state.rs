@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::engine::{self, HoldSums, HoldTable, Holds as _, States};
+use crate::engine::{self, HoldTable, Holds as _, Part, States};
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
 use crate::time::Time;
@@ -342,7 +342,7 @@ impl State {
     pub(super) fn spent(limits: &LimitSet, now: Time, budget: &Arc<Budget>) -> Self {
         let mut state = Self::fresh_anyway(limits, budget);
         let all = crate::Adjustment::taking_all(limits);
-        engine::adjust(limits, &mut state, &HoldSums::default(), &all, now);
+        engine::adjust(&mut Part::new(limits, &mut state), &all, now);
         state
     }
 

@@ -27,6 +27,7 @@
 mod bans;
 mod calendars;
 mod changes;
+mod credits;
 mod held_units;
 mod histories;
 mod hold_histories;
@@ -276,6 +277,9 @@ cases! {
     Keeps::COUNTS.with_holds().with_charges() => {
         held_units::holds_of_several_units_equal_those_of_each,
         uncounted::an_uncounted_limit_keeps_its_count,
+        credits::credits_equal_a_model,
+        credits::a_named_credit_is_given_once,
+        credits::a_credit_that_cannot_be_is_refused,
     }
 }
 
@@ -383,6 +387,9 @@ macro_rules! conformance_tests {
             a_mark_lasts_as_long_as_the_limits_of_its_question_say,
             holds_of_several_units_equal_those_of_each,
             an_uncounted_limit_keeps_its_count,
+            credits_equal_a_model,
+            a_named_credit_is_given_once,
+            a_credit_that_cannot_be_is_refused,
         );
         /// Every case of the kit has a test here.
         #[test]

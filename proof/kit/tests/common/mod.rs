@@ -75,9 +75,9 @@ impl Twins {
     pub(crate) fn refund(&mut self, now_us: u64, at_us: u64, left: u64, units: u64) -> u64 {
         let portion = engine::Portion::part(left.into(), 0.into(), units.into());
         let now = Time::from_micros(now_us);
-        let (limits, held) = (&self.limits, &mut self.held);
-        let none = engine::HoldSums::default();
-        let given = engine::refund(limits, held, &none, limits, &[at_us], &portion, now)[0];
+        let limits = &self.limits;
+        let part = &mut engine::Part::new(limits, &mut self.held);
+        let given = engine::refund(part, limits, &[at_us], &portion, now)[0];
         let expected = self.oracle.refund_part(now_us, at_us, left, units);
         let limits = &self.limits;
         assert_eq!(given, expected, "{limits} refund {units}/{left} of {at_us} at {now_us}");
@@ -86,9 +86,8 @@ impl Twins {
 
     /// An adjustment on both.
     pub(crate) fn adjust(&mut self, now_us: u64, delta: i64) {
-        let none = engine::HoldSums::default();
-        let by = delta.into();
-        engine::adjust(&self.limits, &mut self.held, &none, &by, Time::from_micros(now_us));
+        let part = &mut engine::Part::new(&self.limits, &mut self.held);
+        engine::adjust(part, &delta.into(), Time::from_micros(now_us));
         self.oracle.adjust(now_us, delta);
     }
 }

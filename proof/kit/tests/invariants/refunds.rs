@@ -69,9 +69,8 @@ proptest! {
             let now = Time::from_micros(now_us);
             let (limits, held) = (engine.limits.clone(), engine.held.clone());
             let whole = engine::Portion::whole(cost.into());
-            let none = engine::HoldSums::default();
-            let counted = &mut engine.held;
-            let given = engine::refund(&limits, counted, &none, &limits, &[at], &whole, now)[0];
+            let part = &mut engine::Part::new(&limits, &mut engine.held);
+            let given = engine::refund(part, &limits, &[at], &whole, now)[0];
             let after = engine.ask(now_us, 1, Mode::Peek).fields[0].remaining;
             prop_assert!(after <= capacity && after - before == given);
             prop_assert!(given <= cost);

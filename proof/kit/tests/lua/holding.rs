@@ -132,6 +132,10 @@ pub(crate) struct Tally {
     pub(crate) others: u64,
     /// Calls that the script of several answered, and those that it left to the one of one.
     pub(crate) simple: [u64; 2],
+    /// Inspections that showed other credits than the last one.
+    pub(crate) paid: u64,
+    /// Credits that were refused.
+    pub(crate) refused: u64,
 }
 
 impl Tally {
@@ -142,6 +146,8 @@ impl Tally {
         self.others += other.others;
         self.simple[0] += other.simple[0];
         self.simple[1] += other.simple[1];
+        self.paid += other.paid;
+        self.refused += other.refused;
         self.names.add(other.names);
     }
 }
@@ -149,18 +155,27 @@ impl Tally {
 /// So many holds are more than a denial looks at.
 const CROWD: usize = 70;
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Holds,
+    Crowded,
+    Credits,
+}
+
 /// A random history under these limits, compared at every step: it panics where the two differ. In
-/// a crowded one more holds are open at first than a denial looks at.
+/// a crowded one more holds are open at first than a denial looks at; in one of credits, subjects are
+/// given some.
 pub(crate) fn history(
     fake: &mut Fake,
     scripts: &Scripts,
     limits: &[&str],
     seed: u64,
-    crowded: bool,
+    kind: Kind,
 ) -> Tally {
     let mut rng = seeded(seed);
     let mut pair = Pair::new(fake, scripts, limits);
-    if !crowded && seed.is_multiple_of(3) {
+    pair.credits = (kind == Kind::Credits).then(Vec::new);
+    if kind == Kind::Holds && seed.is_multiple_of(3) {
         pair.names = Some(Names::default());
         for _ in 0..120 {
             pair.step_named(&mut rng, seed);
@@ -172,7 +187,7 @@ pub(crate) fn history(
     if pair.back {
         pair.begin(seed);
     }
-    if crowded {
+    if kind == Kind::Crowded {
         pair.crowd(&mut rng, seed);
     }
     for _ in 0..120 {
@@ -199,6 +214,10 @@ struct Pair<'f> {
     back: bool,
     /// In a history with names; the clock goes back by at most the skew.
     names: Option<Names>,
+    /// The ids of the credits that were given, in a history with some.
+    credits: Option<Vec<HoldId>>,
+    /// What the last inspection showed of credits.
+    shown: Vec<u64>,
     tally: Tally,
 }
 
@@ -225,6 +244,8 @@ impl<'f> Pair<'f> {
             nonce: 0,
             back: false,
             names: None,
+            credits: None,
+            shown: Vec::new(),
             tally: Tally::default(),
         }
     }
@@ -271,6 +292,10 @@ impl<'f> Pair<'f> {
             _ => capacity + rng.random_range(1..3),
         };
         let what = format!("seed {seed}: {set} cost {cost} at {}", self.now_us);
+        if self.credits.is_some() && rng.random_range(0..8) == 0 {
+            self.give(rng, &set, cost, &what);
+            return self.inspect(&set, &what);
+        }
         match rng.random_range(0..20) {
             // Of slots a check takes none, and is denied.
             0..2 => {
@@ -302,6 +327,21 @@ impl<'f> Pair<'f> {
         if self.tally.cases.is_multiple_of(4) {
             self.inspect(&set, &what);
         }
+    }
+
+    /// Gives a credit: a new one, or one under an id that was given before.
+    fn give(&mut self, rng: &mut ChaCha8Rng, set: &LimitSet, cost: u64, what: &str) {
+        let ids = self.credits.get_or_insert_default();
+        let mut terms = HoldTerms::new(HoldKind::Credit, rng.random_range(1_000..20_000_000));
+        match rng.random_range(0..4) {
+            0 if !ids.is_empty() => {
+                terms.id = ids[rng.random_range(ids.len().saturating_sub(3)..ids.len())];
+            }
+            _ => ids.push(terms.id),
+        }
+        let subject = self.subjects[rng.random_range(0..2)].clone();
+        let given = self.ask_about(&[(subject, set.clone())], cost, Mode::Whole, Some(terms), what);
+        self.tally.refused += u64::from(given.is_err());
     }
 
     fn advance(&mut self, rng: &mut ChaCha8Rng) {
@@ -504,7 +544,7 @@ impl<'f> Pair<'f> {
             _ => self.open.remove(place),
         };
         let actual = match hold.kind() {
-            HoldKind::Acquire => 0,
+            HoldKind::Acquire | HoldKind::Credit => 0,
             _ => rng.random_range(0..2) * cost,
         };
         let settled = block_on(self.memory.perform(&Settle::new(&hold, actual.into()))).unwrap();
@@ -529,7 +569,7 @@ impl<'f> Pair<'f> {
             return;
         };
         assert_eq!(got[..2], [2, actual_of(settled)], "{what}: settled {hold:?}");
-        if hold.kind() != HoldKind::Acquire {
+        if matches!(hold.kind(), HoldKind::Reserve | HoldKind::Charging) {
             // The clock may be behind the latest time by the skew, and step back by as much.
             let until_us = self.latest_us.saturating_add(57_000_000);
             self.settled.insert(hold.id, (actual, until_us));
@@ -572,6 +612,10 @@ impl<'f> Pair<'f> {
             let [open, back, at] = [open, back, at].map(|number| number.cast_unsigned());
             let each = rows.chunks(3).map(|row| shown_hold(row, back, at));
             assert_eq!((open, each.collect::<Vec<_>>()), expected, "{what}: holds of {subject}");
+            let credits = expected.1.iter().filter(|it| it.hold.id.kind() == HoldKind::Credit);
+            let left: Vec<u64> = credits.map(|it| it.hold.cost.amounts().first()).collect();
+            self.tally.paid += u64::from(left != self.shown);
+            self.shown = left;
         }
     }
 

@@ -257,8 +257,8 @@ impl Model {
                 continue;
             };
             let Count { limits: written, held } = count;
-            let none = engine::HoldSums::default();
-            let each = engine::refund(written, held, &none, limits, at_us, &portion, now);
+            let part = &mut engine::Part::new(written, held);
+            let each = engine::refund(part, limits, at_us, &portion, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
             if *held == VecStates::fresh(written) {
                 self.counts.remove(&key);
@@ -280,8 +280,7 @@ impl Model {
         now: Time,
     ) -> Vec<i64> {
         let (mut held, _) = self.load(subject, limits, now);
-        let none = engine::HoldSums::default();
-        let changes = engine::adjust(limits, &mut held, &none, delta, now);
+        let changes = engine::adjust(&mut engine::Part::new(limits, &mut held), delta, now);
         self.keep(subject, limits, held);
         by_place(limits).into_iter().map(|i| changes[i]).collect()
     }

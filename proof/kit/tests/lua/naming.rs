@@ -58,10 +58,15 @@ impl NameTally {
 
 /// The answer of a script where memory refuses for this reason.
 pub(super) fn refusal_of(why: &str) -> i64 {
-    let refusals =
-        [HoldRefusal::Differs, HoldRefusal::Repeated, HoldRefusal::Over, HoldRefusal::LineFull];
+    let refusals = [
+        HoldRefusal::Differs,
+        HoldRefusal::Repeated,
+        HoldRefusal::Over,
+        HoldRefusal::LineFull,
+        HoldRefusal::TooManyCredits,
+    ];
     let place = refusals.iter().position(|refusal| why.contains(&refusal.to_string()));
-    [-5, -6, -7, -9][place.unwrap_or_else(|| panic!("{why}"))]
+    [-5, -6, -7, -9, -11][place.unwrap_or_else(|| panic!("{why}"))]
 }
 
 type Counts = Vec<(Subject, LimitSet)>;

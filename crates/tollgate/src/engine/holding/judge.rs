@@ -7,8 +7,8 @@ use crate::engine::amount::{Amount, charging_of, kept_of};
 use crate::engine::charge::take;
 use crate::engine::holds::{self, Holds, MAX_ENDS, OpenHold};
 use crate::engine::line::Ahead;
-use crate::engine::{Carried, Fields, HoldSums, Mode, Outcome, States, VecStates};
-use crate::hold::HoldTerms;
+use crate::engine::{Carried, Credit, Fields, HoldSums, Mode, Outcome, States, VecStates};
+use crate::hold::{HoldKind, HoldTerms};
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{NEVER_US, Step as _};
 use crate::time::Time;
@@ -30,6 +30,8 @@ pub(in crate::engine) struct OpenEnds<'h> {
     /// The first holds, which are due, and by how much earlier all of them end.
     pub(super) due: usize,
     pub(super) back_us: u64,
+    /// The time by which ends are judged, where some may be due.
+    pub(super) at_us: u64,
     pub(in crate::engine) last_us: u64,
 }
 
@@ -39,7 +41,7 @@ impl<'h> OpenEnds<'h> {
         let sums = holds.map(Holds::sums).unwrap_or_default();
         let last = holds.filter(|_| sums.count > 0).and_then(Holds::last);
         let last_us = last.map_or(0, |hold| hold.end_us);
-        Self { holds, sums, due: 0, back_us: 0, last_us }
+        Self { holds, sums, due: 0, back_us: 0, at_us: 0, last_us }
     }
 
     /// Of a count whose due holds are still there, with those.
@@ -47,7 +49,8 @@ impl<'h> OpenEnds<'h> {
         let mut ends = Self::open(holds);
         let Some(holds) = holds else { return (ends, Vec::new()) };
         let (at_us, back_us) = holds::clock(holds, now);
-        ends.back_us = back_us;
+        (ends.at_us, ends.back_us) = (at_us, back_us);
+        ends.sums.credits.advance(back_us);
         ends.last_us = ends.last_us.saturating_sub(back_us);
         let mut most = MAX_ENDS;
         let due: Vec<OpenHold> = loop {
@@ -65,11 +68,17 @@ impl<'h> OpenEnds<'h> {
         (ends, due)
     }
 
-    /// The next holds to end.
+    /// The next holds to end, and all credits.
     fn soonest(&self) -> Vec<OpenHold> {
         let Some(holds) = self.holds else { return Vec::new() };
         let all = holds.soonest(self.due + MAX_ENDS);
-        all.into_iter().skip(self.due).map(|hold| earlier(hold, self.back_us)).collect()
+        let mut ends: Vec<OpenHold> =
+            all.into_iter().skip(self.due).map(|hold| earlier(hold, self.back_us)).collect();
+        if !self.sums.credits.is_empty() {
+            ends.extend(self.sums.credits.iter().map(Credit::shown));
+            ends.sort_unstable();
+        }
+        ends
     }
 }
 
@@ -144,19 +153,21 @@ impl PartView<'_> {
     ) -> Judged {
         let kept = kept_of(limit, &self.held.sums);
         let judgement = limit.step().judge(&mut self.states.cell(place), now, wanted);
-        let remaining = judgement.remaining.saturating_sub(kept);
+        let credit = self.held.sums.credits.of(limit);
+        let all_left = judgement.remaining + credit;
+        let remaining = all_left.saturating_sub(kept);
         let ahead = self.ahead.amount().on(limit).taken;
         let is_behind = ahead > 0 && wanted + ahead > remaining;
         let is_free = wanted > 0 && wanted <= remaining;
         let mut retry_after_us = if is_free || wanted == 0 && self.fits(limit, place, now, 0) {
             0
-        } else if wanted > limit.capacity() {
+        } else if wanted > limit.capacity() && credit == 0 {
             NEVER_US
-        } else if kept == 0 {
+        } else if kept == 0 && credit == 0 {
             judgement.retry_after_us
         } else {
             let ends = soonest.get_or_insert_with(|| self.held.soonest());
-            let walk = Walk { limit, wanted, kept, now, ends, held: &self.held };
+            let walk = Walk { limit, wanted, kept, credit, now, ends, held: &self.held };
             walk.wait_us(self.states, place)
         };
         if is_behind && retry_after_us != NEVER_US {
@@ -176,6 +187,10 @@ impl PartView<'_> {
     pub(super) fn fits(&mut self, limit: &Limit, place: Place, now: Time, wanted: u64) -> bool {
         let all = wanted + kept_of(limit, &self.held.sums);
         let mut cell = self.states.cell(place);
+        let credit = self.held.sums.credits.of(limit);
+        if credit > 0 {
+            return all <= limit.step().judge(&mut cell, now, 1).remaining + credit;
+        }
         all <= limit.capacity() && limit.step().judge(&mut cell, now, all).retry_after_us == 0
     }
 
@@ -218,6 +233,7 @@ struct Walk<'w> {
     limit: &'w Limit,
     wanted: u64,
     kept: u64,
+    credit: u64,
     now: Time,
     ends: &'w [OpenHold],
     held: &'w OpenEnds<'w>,
@@ -225,19 +241,23 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn wait_us(&self, states: &mut dyn States, place: Place) -> u64 {
-        let Self { limit, wanted, now, ends, held, .. } = self;
-        let mut kept = self.kept;
+        let Self { limit, now, ends, held, .. } = self;
+        let (mut kept, mut credit) = (self.kept, self.credit);
         let mut copy: Option<VecStates> = None;
         let (mut at, mut seen) = (*now, 0);
         let after = |at: Time| at.as_micros() - now.as_micros();
         for hold in *ends {
-            let admitted = self.admitted_after_us(states, place, copy.as_mut(), at, kept);
+            let admitted = self.admitted_after_us(states, place, copy.as_mut(), at, (kept, credit));
             if let Some(wait) = admitted
                 && at.as_micros() + wait < hold.end_us
             {
                 return after(at) + wait;
             }
             at = at.max(Time::from_micros(hold.end_us));
+            if hold.id.kind() == HoldKind::Credit {
+                credit = credit.saturating_sub(Amount::of_charge(&hold.cost).on(limit).taken);
+                continue;
+            }
             kept = kept.saturating_sub(Amount::from(hold).on(limit).taken);
             let charging = Amount::of_charge(hold.charging()).on(limit).taken;
             if charging > 0 {
@@ -249,9 +269,10 @@ impl Walk<'_> {
         }
         // More holds may be open than are looked at, and may end with those: all of them have ended
         // by the last end.
-        if held.last_us >= at.as_micros() {
-            at = Time::from_micros(held.last_us);
-            kept = 0;
+        let last_us = held.last_us.max(held.sums.credits.last_us());
+        if last_us >= at.as_micros() {
+            at = Time::from_micros(last_us);
+            (kept, credit) = (0, 0);
             let rest = charging_of(limit, &held.sums).saturating_sub(seen);
             if rest > 0 {
                 let copy =
@@ -259,23 +280,26 @@ impl Walk<'_> {
                 take(limit, &mut copy.only_cell(), rest, true, at);
             }
         }
-        debug_assert!(*wanted <= limit.capacity(), "a cost above the capacity never waits");
-        let wait = self.admitted_after_us(states, place, copy.as_mut(), at, kept);
+        let wait = self.admitted_after_us(states, place, copy.as_mut(), at, (kept, credit));
         wait.map_or(NEVER_US, |wait| after(at) + wait)
     }
 
-    /// The wait from `at` on, as long as so much is kept; `None` for a longer one than that.
+    /// The wait from `at` on, as long as so much is kept and given; `None` for a longer one than
+    /// that.
     fn admitted_after_us(
         &self,
         states: &mut dyn States,
         place: Place,
         copy: Option<&mut VecStates>,
         at: Time,
-        kept: u64,
+        (kept, credit): (u64, u64),
     ) -> Option<u64> {
-        let all = self.wanted + kept;
+        let all = (self.wanted + kept).saturating_sub(credit);
         if all > self.limit.capacity() {
             return None;
+        }
+        if all == 0 && credit > 0 {
+            return Some(0);
         }
         let step = self.limit.step();
         let judgement = match copy {

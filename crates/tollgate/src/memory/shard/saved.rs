@@ -8,7 +8,8 @@ use super::{KEY_BITS, Key, LONG, Shard, Shared, State};
 use crate::ask::MAX_PARTS;
 use crate::cost::Cost;
 use crate::engine::{
-    self, HoldSums, HoldTable, Holds as _, MAX_HOLDS, MAX_MARKS, Mark, NamedHold, OpenHold,
+    self, Credit, Credits, HoldSums, HoldTable, Holds as _, MAX_CREDITS, MAX_HOLDS, MAX_MARKS,
+    Mark, NamedHold, OpenHold,
 };
 use crate::hold::{HoldId, HoldKind};
 use crate::limit::{LimitSet, MAX_COST};
@@ -134,6 +135,10 @@ impl Kept {
                 check(at)?;
             }
         }
+        if part == tag::CREDITS {
+            let credits = read_credits(from)?;
+            table.set_sums(HoldSums { credits, ..table.sums() });
+        }
         // A restored store takes no more memory than the saved one.
         table.shrink_to_fit();
         let fresh_at_us = self.fresh_at_us.max(held_until_us(&self.limits, &table));
@@ -155,8 +160,34 @@ fn read_id<R: Read>(from: &mut ChunkReader<R>) -> Result<Option<HoldId>, Snapsho
     Ok(HoldId::from_bytes(bytes))
 }
 
+fn read_credits<R: Read>(from: &mut ChunkReader<R>) -> Result<Credits, SnapshotError> {
+    let (start, count) = (from.at(), from.u64()?);
+    if count > MAX_CREDITS as u64 {
+        return Err(SnapshotError::damaged(start, "more credits than a count has"));
+    }
+    let mut credits = Vec::new();
+    for _ in 0..count {
+        let at = from.at();
+        let (end_us, id) = (from.u64()?, read_id(from)?);
+        let (left, given) = (read_cost(tag::CREDITS, from)?, from.u64()?);
+        let id = id.filter(|id| id.kind() == HoldKind::Credit);
+        let whole = id.zip(left).filter(|(_, left)| left.amount <= given);
+        let is_exact = end_us <= MAX_EXACT && given <= MAX_COST;
+        let Some((id, left)) = whole.filter(|_| is_exact) else {
+            return Err(SnapshotError::damaged(at, "a credit that cannot be"));
+        };
+        let amounts = left.amounts();
+        let (unit, left) = (*amounts.first_unit(), amounts.first());
+        credits.push(Credit { end_us, id, unit, left, given });
+    }
+    Ok(credits.into_iter().collect())
+}
+
 /// The part that holds are written as.
 fn part_of(table: &HoldTable) -> u8 {
+    if !table.sums().credits.is_empty() {
+        return tag::CREDITS;
+    }
     let is_plain = |cost: &Cost| cost.amounts().plain().is_some();
     if !table.open().all(|hold| is_plain(&hold.cost))
         || !table.remembered().all(|(.., actual)| is_plain(actual))
@@ -172,7 +203,7 @@ fn write_holds<W: Write>(
     table: &HoldTable,
     out: &mut ChunkWriter<W>,
 ) -> Result<(), SnapshotError> {
-    let HoldSums { fence, seen_us, count, .. } = table.sums();
+    let HoldSums { fence, seen_us, count, credits, .. } = table.sums();
     for number in [fence, seen_us, count] {
         out.put(&number.to_le_bytes())?;
     }
@@ -207,6 +238,15 @@ fn write_holds<W: Write>(
         for (id, span_us) in table.renewed_holds() {
             out.put(id.as_bytes())?;
             out.put(&span_us.to_le_bytes())?;
+        }
+    }
+    if part == tag::CREDITS {
+        out.put(&(credits.iter().count() as u64).to_le_bytes())?;
+        for Credit { end_us, id, unit, left, given } in credits.iter() {
+            out.put(&end_us.to_le_bytes())?;
+            out.put(id.as_bytes())?;
+            write_cost(part, &Cost::of_unit(*unit, *left), out)?;
+            out.put(&given.to_le_bytes())?;
         }
     }
     Ok(())

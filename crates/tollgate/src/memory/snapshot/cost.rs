@@ -12,7 +12,7 @@ use crate::strategy::MAX_EXACT;
 /// Whether the costs in a part name their units: how many there are, the first one, and the others,
 /// each with its amount.
 fn names_units(part: u8) -> bool {
-    [tag::UNITS, tag::SPENT_UNITS].contains(&part)
+    [tag::UNITS, tag::CREDITS, tag::SPENT_UNITS].contains(&part)
 }
 
 /// Reads a cost; `None` for one that cannot be.

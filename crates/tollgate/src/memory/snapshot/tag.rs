@@ -26,6 +26,8 @@ pub(in crate::memory) const HELD: u8 = b'H';
 pub(in crate::memory) const RENEWED: u8 = b'W';
 /// As that, where a hold or a settled one has a cost of several units.
 pub(in crate::memory) const UNITS: u8 = b'U';
+/// As that, where the count has a credit.
+pub(in crate::memory) const CREDITS: u8 = b'K';
 /// The version of the notices.
 pub(in crate::memory) const NOTICES: u8 = b'V';
 /// A notice.

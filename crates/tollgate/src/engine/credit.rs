@@ -1,0 +1,316 @@
+//! Credits: units that a subject is given once, which charges take where the limits have no more
+//! left (`docs/definitions.md`, section 15).
+
+use core::fmt;
+use core::str::FromStr;
+
+use super::holding::judge_after;
+use super::holds::{self, Holds, OpenHold};
+use super::{HoldRefusal, HoldSums, Outcome, Part, Placed, States};
+use crate::cost::{Amounts, Cost};
+use crate::error::ParseError;
+use crate::hold::{HoldId, HoldKind, HoldTerms};
+use crate::limit::{Limit, LimitKind, LimitSet, MAX_COST, Unit};
+use crate::strategy::Step as _;
+use crate::time::Time;
+
+/// The most credits that a count has at a time, one for each unit of each gift.
+pub const MAX_CREDITS: usize = 16;
+
+/// One unit of a credit of a count. Credits are ordered by their ends, then by their ids.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct Credit {
+    /// When it ends, in microseconds since the Unix epoch.
+    pub end_us: u64,
+    /// Its id.
+    pub id: HoldId,
+    /// The unit that it pays.
+    pub unit: Unit,
+    /// The units that are left. One without any stays until its end: a refund may give some back.
+    pub left: u64,
+    /// The units that were given.
+    pub given: u64,
+}
+
+impl Credit {
+    /// What is left of it, as a hold shows it.
+    pub(super) fn shown(&self) -> OpenHold {
+        OpenHold { end_us: self.end_us, id: self.id, cost: Cost::of_unit(self.unit, self.left) }
+    }
+}
+
+/// The credits of a count, the first to end first. Nearly no count has any.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::box_collection, reason = "a vector is three times as large where there is none")]
+pub struct Credits(Option<Box<Vec<Credit>>>);
+
+impl Credits {
+    /// Whether there are none, not even one of which nothing is left.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Each, the first to end first.
+    pub fn iter(&self) -> impl Iterator<Item = &Credit> {
+        self.0.iter().flat_map(|list| list.iter())
+    }
+
+    /// When the last one ends, in microseconds since the Unix epoch; 0 without any.
+    #[must_use]
+    pub fn last_us(&self) -> u64 {
+        self.iter().last().map_or(0, |credit| credit.end_us)
+    }
+
+    /// The units that are left for a limit.
+    #[inline]
+    pub(super) fn of(&self, limit: &Limit) -> u64 {
+        match (&self.0, limit.kind()) {
+            (Some(list), LimitKind::Rate) => {
+                list.iter().filter(|it| it.unit == *limit.unit()).map(|it| it.left).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    fn change<T>(&mut self, change: impl FnOnce(&mut Vec<Credit>) -> T) -> T {
+        let mut list = self.0.take().unwrap_or_default();
+        let answer = change(&mut list);
+        self.0 = Some(list).filter(|list| !list.is_empty());
+        answer
+    }
+
+    /// Takes units of those that have not ended, from the first to end first. Returns how many.
+    fn take(&mut self, unit: Unit, units: u64, at_us: u64) -> u64 {
+        let mut rest = units;
+        for credit in self.0.iter_mut().flat_map(|list| list.iter_mut()) {
+            if credit.unit == unit && credit.end_us > at_us {
+                let taken = rest.min(credit.left);
+                (credit.left, rest) = (credit.left - taken, rest - taken);
+            }
+        }
+        units - rest
+    }
+
+    /// Gives units back, to the last to end first. Returns how many.
+    pub(super) fn give_back(&mut self, unit: Unit, units: u64) -> u64 {
+        let mut rest = units;
+        for credit in self.0.iter_mut().flat_map(|list| list.iter_mut().rev()) {
+            if credit.unit == unit {
+                let back = rest.min(credit.given.saturating_sub(credit.left));
+                (credit.left, rest) = (credit.left + back, rest - back);
+            }
+        }
+        units - rest
+    }
+
+    /// Lets those end whose time has come.
+    pub(super) fn end_until(&mut self, at_us: u64) {
+        if !self.is_empty() {
+            self.change(|list| list.retain(|credit| credit.end_us > at_us));
+        }
+    }
+
+    /// Lets each end so much earlier.
+    pub(super) fn advance(&mut self, by_us: u64) {
+        for credit in self.0.iter_mut().flat_map(|list| list.iter_mut()) {
+            credit.end_us = credit.end_us.saturating_sub(by_us);
+        }
+    }
+
+    /// Removes those of an id. Returns whether there was one.
+    pub(super) fn remove(&mut self, id: HoldId) -> bool {
+        let knows = self.iter().any(|credit| credit.id == id);
+        if knows {
+            self.change(|list| list.retain(|credit| credit.id != id));
+        }
+        knows
+    }
+}
+
+/// As stores keep them: `ID:UNIT=LEFT/GIVEN@END` joined by commas, with the end in microseconds since
+/// the Unix epoch.
+impl fmt::Display for Credits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Credit { end_us, id, unit, left, given }) in self.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            write!(f, "{comma}{id}:{unit}={left}/{given}@{end_us}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Credits {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let read = |text: &str| {
+            let (id, rest) = text.split_once(':')?;
+            let (unit, rest) = rest.split_once('=')?;
+            let (left, rest) = rest.split_once('/')?;
+            let (given, end) = rest.split_once('@')?;
+            let id: HoldId = id.parse().ok()?;
+            let (left, given) = (left.parse().ok()?, given.parse().ok()?);
+            let is_sound = id.kind() == HoldKind::Credit && left <= given && given <= MAX_COST;
+            let credit =
+                Credit { end_us: end.parse().ok()?, id, unit: unit.parse().ok()?, left, given };
+            Some(credit).filter(|_| is_sound)
+        };
+        let each = text.split(',').map(|each| {
+            let wrong = || ParseError::whole(each, "this is not a credit", "the state is damaged");
+            read(each).ok_or_else(wrong)
+        });
+        each.collect()
+    }
+}
+
+impl FromIterator<Credit> for Credits {
+    fn from_iter<I: IntoIterator<Item = Credit>>(credits: I) -> Self {
+        let mut all = Self::default();
+        all.change(|list| {
+            list.extend(credits);
+            list.sort_unstable();
+        });
+        all
+    }
+}
+
+/// Takes from credits what the limits of a unit have no room for, and returns what is left to
+/// charge to them. `None` where credits pay nothing.
+pub(super) fn pay(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    credits: &mut Credits,
+    amounts: Amounts<'_>,
+    at: Time,
+) -> Option<Cost> {
+    if credits.is_empty() {
+        return None;
+    }
+    let mut rest: Vec<(Unit, u64)> = amounts.iter().map(|(unit, sum)| (*unit, sum)).collect();
+    let mut pays = false;
+    for (unit, amount) in &mut rest {
+        let each = limits.limits().iter().zip(limits.places());
+        let own = each.filter(|(it, _)| it.kind() == LimitKind::Rate && it.unit() == unit);
+        let room = own.map(|(limit, place)| {
+            let mut cell = states.cell(*place);
+            limit.step().repair(&mut cell, at);
+            limit.step().judge(&mut cell, at, 1).remaining
+        });
+        let Some(room) = room.min() else { continue };
+        let paid = credits.take(*unit, amount.saturating_sub(room), at.as_micros());
+        *amount -= paid;
+        pays |= paid > 0;
+    }
+    rest.retain(|(_, amount)| *amount > 0);
+    pays.then(|| Cost::of(&rest))
+}
+
+/// Gives a credit to a count: once under its id.
+///
+/// # Errors
+/// A count has [`MAX_CREDITS`] of them, or one of this id and another amount; or several subjects
+/// share the state. Nothing has changed then.
+pub(super) fn give(
+    parts: &mut [Part<'_>],
+    now: Time,
+    cost: Amounts<'_>,
+    terms: HoldTerms,
+) -> Result<Outcome, HoldRefusal> {
+    let mut known = true;
+    for part in &*parts {
+        known &= check(part, now, cost, terms)?;
+    }
+    let (mut outcome, at_us) = judge_after(parts, now, cost, |part, at_us| {
+        let Some(holds) = part.holds.as_deref_mut().filter(|_| !known) else { return };
+        let mut sums = holds.sums();
+        sums.fence = at_us.max(sums.fence + 1);
+        let new = cost.iter().map(|(unit, units)| Credit {
+            end_us: at_us + terms.ttl_us,
+            id: terms.id,
+            unit: *unit,
+            left: units,
+            given: units,
+        });
+        sums.credits = sums.credits.iter().cloned().chain(new).collect();
+        holds.set_sums(sums);
+    });
+    let all = parts.iter().filter_map(|part| part.holds.as_deref().map(Holds::sums));
+    let (mut fence, mut end_us) = (0, at_us);
+    for HoldSums { fence: of_count, credits, .. } in all {
+        fence = fence.max(of_count);
+        let own = credits.iter().find(|credit| credit.id == terms.id).map(|credit| credit.end_us);
+        end_us = own.unwrap_or(end_us);
+    }
+    outcome.granted = cost.first();
+    for field in &mut outcome.fields {
+        (field.retry_after_us, field.until_hold) = (Some(0), false);
+    }
+    outcome.hold = Some(Box::new(Placed { fence, end: Time::from_micros(end_us), answer: 0 }));
+    Ok(outcome)
+}
+
+/// Takes back what is left of a credit. Returns whether a count had one of this id.
+pub(super) fn take_back(parts: &mut [Part<'_>], id: HoldId) -> bool {
+    let mut taken = false;
+    for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
+        let mut sums = holds.sums();
+        taken |= sums.credits.remove(id);
+        holds.set_sums(sums);
+    }
+    taken
+}
+
+/// Whether a count has a credit already, as if everything that is due had ended.
+fn check(
+    part: &Part<'_>,
+    now: Time,
+    cost: Amounts<'_>,
+    terms: HoldTerms,
+) -> Result<bool, HoldRefusal> {
+    let Some(holds) = part.holds.as_deref() else { return Ok(false) };
+    if part.is_shared {
+        return Err(HoldRefusal::StoreFull);
+    }
+    let (at_us, back_us) = holds::clock(holds, now);
+    let mut credits = holds.sums().credits;
+    credits.advance(back_us);
+    credits.end_until(at_us);
+    let own = || credits.iter().filter(|credit| credit.id == terms.id);
+    if own().next().is_none() {
+        let is_full = credits.iter().count() + cost.iter().count() > MAX_CREDITS;
+        return if is_full { Err(HoldRefusal::TooManyCredits) } else { Ok(false) };
+    }
+    let given = |unit| own().find(|credit| credit.unit == unit).map(|credit| credit.given);
+    let is_same = own().count() == cost.iter().count()
+        && cost.iter().all(|(unit, units)| given(*unit) == Some(units));
+    if is_same { Ok(true) } else { Err(HoldRefusal::Differs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credit(end_us: u64, left: u64, given: u64) -> Credit {
+        let id = HoldId::random(HoldKind::Credit, 1);
+        Credit { end_us, id, unit: Unit::REQUESTS, left, given }
+    }
+
+    #[test]
+    fn the_first_to_end_pays_first_and_the_last_gets_back_first() {
+        let mut credits: Credits = [credit(20, 5, 5), credit(10, 5, 5)].into_iter().collect();
+        let left = |credits: &Credits| credits.iter().map(|it| it.left).collect::<Vec<_>>();
+        assert_eq!((credits.take(Unit::REQUESTS, 7, 5), left(&credits)), (7, vec![0, 3]));
+        assert_eq!((credits.give_back(Unit::REQUESTS, 9), left(&credits)), (7, vec![5, 5]));
+        // The first has ended.
+        assert_eq!((credits.take(Unit::REQUESTS, 7, 10), left(&credits)), (5, vec![5, 0]));
+        credits.end_until(10);
+        assert_eq!((left(&credits), credits.last_us()), (vec![0], 20));
+        assert_eq!(credits.to_string().parse(), Ok(credits.clone()));
+        assert!("6b:tokens=1/2@3".parse::<Credits>().is_err());
+        credits.end_until(20);
+        assert!(credits.is_empty());
+    }
+}
