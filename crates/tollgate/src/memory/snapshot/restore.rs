@@ -231,7 +231,9 @@ impl Restoring {
             tag::SPENT | tag::SPENT_PART | tag::SPENT_UNITS => self.spent(from, part),
             tag::RESET => self.reset(from),
             tag::SHARED => self.shared(from),
-            tag::ENTRY | tag::HELD | tag::RENEWED | tag::UNITS => self.entry(part, from),
+            tag::ENTRY | tag::HELD | tag::RENEWED | tag::UNITS | tag::CREDITS => {
+                self.entry(part, from)
+            }
             _ => Err(SnapshotError::damaged(from.at() - 1, "an unknown part")),
         }
     }
