@@ -8,8 +8,8 @@ use tollgate::operation::{
     Withdraw,
 };
 use tollgate::{
-    Adjustment, Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, Notice, Notices,
-    Question, Receipt, Refund, Settled, Store, StoreError, Time,
+    Adjustment, Amounts, Charged, Counted, Facts, Hold, HoldKind, Inspection, Keeps, Notice,
+    Notices, Question, Receipt, Refund, Settled, Store, StoreError, Time,
 };
 
 use crate::holding::Holding;
@@ -107,7 +107,12 @@ impl<S: Store> Operations for Leased<S> {
         // store's to keep.
         if request.is_some() || question.is_about_holds() {
             add(&self.0.counts.asked, 1);
-            return self.0.store.perform(&Check::new(question)).await;
+            let answer = self.0.store.perform(&Check::new(question)).await;
+            // A credit may admit what was denied.
+            if question.hold.is_some_and(|terms| terms.id.kind() == HoldKind::Credit) {
+                parts.iter().for_each(|part| self.forget_denials(part.subject, part.limits));
+            }
+            return answer;
         }
         if !parts.iter().any(|part| leased_of(part, cost).is_some()) {
             return self.ask(question).await;

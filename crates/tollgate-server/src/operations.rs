@@ -55,6 +55,7 @@ pub enum Operation {
     Inspect,
     Reset,
     Adjust,
+    Credit,
     Reload,
     Series,
     Top,
@@ -273,7 +274,7 @@ const fn look(operation: Operation, path: &'static str, query: &'static [&'stati
 }
 
 /// All operations, in the order of their counters.
-pub(crate) static TABLE: [Row; 41] = [
+pub(crate) static TABLE: [Row; 42] = [
     Row { query: DENIED, ..post(Operation::Check, "/v1/check", ASKED) },
     Row { query: DENIED, ..post(Operation::Peek, "/v1/peek", ASKED) },
     post(Operation::Charge, "/v1/charge", &[COUNT, &[FIELDS, COST]]),
@@ -333,6 +334,11 @@ pub(crate) static TABLE: [Row; 41] = [
         Operation::Adjust,
         "/v1/admin/adjust",
         &[COUNT, &[field("by", Kind::Whole(i64::MIN, i64::MAX as u64))]],
+    ),
+    act(
+        Operation::Credit,
+        "/v1/admin/credit",
+        &[COUNT, &[field("units", Kind::Either), parsed("for"), ID]],
     ),
     act(Operation::Reload, "/v1/admin/reload", &[]),
     look(Operation::Series, "/v1/admin/series", &["last"]),

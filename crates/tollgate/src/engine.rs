@@ -10,22 +10,23 @@ mod credit;
 mod decide;
 mod denial;
 mod fast_path;
+mod gift;
 mod held;
 mod hold_table;
 mod holding;
 mod holds;
 mod line;
+mod migrate;
 mod named;
 mod outcome;
 mod part;
+mod pay;
 mod remembered;
 mod settle;
 mod ticket;
 
 pub use charge::{Charged, charge};
-pub use correct::{
-    Portion, adjust, migrate, receipt_until_us, refund, refundable_until_us, spent_until_us,
-};
+pub use correct::{Portion, adjust, receipt_until_us, refund, refundable_until_us, spent_until_us};
 pub use credit::{Credit, Credits, MAX_CREDITS};
 pub use decide::decide;
 pub use denial::counts_denial;
@@ -39,6 +40,7 @@ pub use holds::{
     HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, Mark, NamedHold, OpenHold,
     SETTLED_FOR_US, ShownHold, UnitSums,
 };
+pub use migrate::migrate;
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS};
 pub use outcome::{Carried, Carries, Fields, Mode, Outcome, Placed};
 pub(crate) use outcome::{Single, is_until_hold};

@@ -85,7 +85,20 @@ pub(crate) enum AdminAction {
         #[arg(long, value_name = "N", allow_hyphen_values = true)]
         by: String,
     },
-    /// Give back what an open hold keeps
+    /// Give units to a subject, once
+    ///
+    /// They stand behind the limits until their end: a request takes them where the limits have no
+    /// more left. `admin inspect` shows what is left, and `admin release` takes it back.
+    #[command(after_help = "Example: tollgate admin credit field.tenant:12 --policy models \
+                            --units tokens=10000 --for 30d --id order-2026-11-30-0017")]
+    Credit {
+        #[command(flatten)]
+        counted: AdminCount,
+
+        #[command(flatten)]
+        credit: CreditArgs,
+    },
+    /// Give back what an open hold or a credit keeps
     ///
     /// `admin inspect` shows the open holds of a count. The work that a hold admitted is not
     /// stopped: one more may be at work then.
@@ -173,6 +186,23 @@ pub(crate) struct AdminCount {
     /// The limits of the count, if they are inline or the policy has several
     #[arg(long, value_name = "LIMIT")]
     pub(crate) limit: Option<String>,
+}
+
+/// A credit.
+#[derive(Debug, Args)]
+pub(crate) struct CreditArgs {
+    /// How many units to give, or `UNIT=N,...`
+    #[arg(long, value_name = "N")]
+    pub(crate) units: String,
+
+    /// How long the credit lasts, at most 366 days
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) lasts: String,
+
+    /// An id of your own, of 16 to 256 characters: the credit is given once under it, however often
+    /// the command runs. Without one, each run gives another credit
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
 }
 
 /// A ruling.

@@ -23,7 +23,7 @@ use clap_complete::Shell;
 use strategy::strategies;
 
 pub(crate) use admin::{
-    Admin, AdminAction, AdminCount, AdminService, RulingArgs, RulingTarget, Top, TopBy,
+    Admin, AdminAction, AdminCount, AdminService, CreditArgs, RulingArgs, RulingTarget, Top, TopBy,
 };
 pub(crate) use advise::{Advise, Outliers};
 pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
@@ -201,6 +201,13 @@ Secrets come from the environment, so that no process list shows them:
     /// as remain.
     #[command(after_help = "Example: tollgate adjust user:42 --limit 240/h --by +20")]
     Adjust(Adjust),
+    /// Give units to a subject, once
+    ///
+    /// They stand behind the limits until their end: a check takes them where the limits have no
+    /// more left. `inspect` shows what is left of them.
+    #[command(after_help = "Example: tollgate credit bob --limit 1000/m --units 5000 --for 30d \
+                            --id order-2026-11-30-0017")]
+    Credit(Credit),
     /// Show the stored count of a subject
     #[command(after_help = "Example: tollgate inspect user:42 --limit 240/h")]
     Inspect(CountArgs),
@@ -397,6 +404,22 @@ pub(crate) struct Adjust {
     /// How many units to give back, or `UNIT=N,...`; a negative number takes units
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) by: String,
+
+    #[command(flatten)]
+    pub(crate) place: StoreArgs,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Credit {
+    #[command(flatten)]
+    pub(crate) which: SubjectArgs,
+
+    #[command(flatten)]
+    pub(crate) credit: CreditArgs,
 
     #[command(flatten)]
     pub(crate) place: StoreArgs,

@@ -8,10 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tollgate::wire::{Answer, Charge, Committed, HoldAnswer};
 use tollgate::{
-    ChargedLimit, Cost, Error, Hold, HoldName, HoldTerms, Holding, LimitSet, ParseError, Subject,
+    ChargedLimit, Cost, Error, Hold, HoldKind, HoldName, HoldTerms, Holding, LimitSet, ParseError,
+    Subject,
 };
 
-use crate::args::{Check, Commit, Reserve, SubjectArgs};
+use crate::args::{Check, Commit, Credit, CreditArgs, Reserve, SubjectArgs};
 use crate::input;
 use crate::show::decision::{exit_code, lines};
 use crate::show::{self, Output};
@@ -80,6 +81,38 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
         out.line(format!("it was committed before, with {units}: nothing was charged now"))?;
     }
     say_charged(actual, hold.charged(&settled), out)?;
+    Ok(0)
+}
+
+/// Gives units to a subject once.
+pub(crate) fn credit(args: &Credit, out: &mut Output) -> Result<u8> {
+    let counts = SubjectLimits::read(&args.which)?;
+    let CreditArgs { units, lasts, id } = &args.credit;
+    let cost = input::costs(units, false).context("`--units`")?;
+    let lasts = HoldTerms::read_ttl(lasts).context("`--for`")?;
+    let mut ask = counts.ask().cost(cost.clone()).holding(HoldKind::Credit, Some(lasts));
+    if let Some(id) = id {
+        ask = ask.named(name_of(id)?);
+    }
+    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
+    let Holding { decision, hold, .. } = counter.wait(counter.limiter.hold(ask))?;
+    let hold = hold.context("the store gave no credit")?;
+    if args.json {
+        let hold = Some((word_of(&hold), hold.fence, hold.end));
+        out.json(&HoldAnswer::new(Answer::from(&decision), hold, 0))?;
+        return Ok(0);
+    }
+    for report in decision.reports() {
+        let (limit, left) = (report.limit(), report.remaining());
+        let given = match (cost.plain(), cost.amounts().of(limit.unit())) {
+            (Some(units), _) => show::count(units, "unit"),
+            (None, 0) => continue,
+            (None, amount) => format!("{amount} {}", limit.unit()),
+        };
+        let (subject, end) = (report.subject(), show::time(hold.end.as_micros()));
+        out.line(format!("gave {subject} {given} until {end}: {left} left ({limit})"))?;
+    }
+    out.line(format!("take back what is left: tollgate commit {} 0", word_of(&hold)))?;
     Ok(0)
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Run(args) => run::run(&args),
         Command::Reset(args) => count::reset(&args, out),
         Command::Adjust(args) => count::adjust(&args, out),
+        Command::Credit(args) => hold::credit(&args, out),
         Command::Inspect(args) => count::inspect(&args, out),
         Command::Explain(args) => explain::explain(&args, out),
         Command::Advise(args) => advise::advise(&args, out),

@@ -1,4 +1,5 @@
-//! `admin set`: limits for one client, in every process on one store.
+//! `admin set` and `admin credit`: limits and credits for one client, in every process on one
+//! store.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -101,6 +102,64 @@ fn four_services_see_it_and_again_after_a_restart() {
     );
     seen(&all, 100);
     assert!(all.iter().all(|one| ask(one, 1) == (false, 100, 0)));
+}
+
+/// Four services give one credit, and spend it once.
+#[test]
+fn four_services_spend_a_credit_once() {
+    let place = Place::new();
+    let Some((_redis, url)) = redis::start(place.path(), &[]) else { return };
+    let all = four(&place, &url);
+    let admin = |serving: &Serving, words: &[&str]| {
+        let at = serving.admin_address();
+        let (code, out, error) = place.run(&[&["admin", "--at", &at], words].concat());
+        assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
+        out
+    };
+    let count = ["field.tenant:12", "--policy", "api"];
+    let give = |serving: &Serving, units: &str, id: &str| {
+        let what = ["--units", units, "--for", "30d", "--id", id];
+        admin(serving, &[&["credit"], &count[..], &what].concat())
+    };
+    assert_eq!(ask(&all[0], 100), (true, 100, 0));
+    assert!(!ask(&all[1], 1).0);
+    for one in &all {
+        let given = give(one, "40", "order-2026-11-30-0017");
+        assert!(given.starts_with("gave field.tenant:12 40 for "), "{given}");
+        assert!(given.contains(": 40 requests left\ntake back what is left: tollgate"), "{given}");
+    }
+    let admitted: usize = thread::scope(|scope| {
+        let each =
+            all.each_ref().map(|one| scope.spawn(|| (0..30).filter(|_| ask(one, 1).0).count()));
+        each.into_iter().map(|it| it.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 40);
+    for one in all {
+        one.end();
+    }
+    let all = four(&place, &url);
+    // It is used, and its id is not free.
+    assert!(give(&all[2], "40", "order-2026-11-30-0017").contains(": 0 requests left"));
+    assert!(all.iter().all(|one| !ask(one, 1).0));
+    assert!(give(&all[3], "5", "order-2026-11-30-0018").contains(": 5 requests left"));
+    assert_eq!(ask(&all[0], 2), (true, 100, 3));
+    let shown = admin(&all[1], &[&["inspect"], &count[..]].concat());
+    let hold = shown.lines().find(|line| line.contains("credit 3 until")).expect(&shown);
+    let hold = hold.rsplit(": ").next().unwrap();
+    assert_eq!(admin(&all[1], &["release", hold]), "released the hold\n");
+    assert!(all.iter().all(|one| !ask(one, 1).0));
+    for (words, says) in [
+        (&["--units", "5"][..], "--for"),
+        (&["--units", "5", "--for", "400d"], "1ms to 366d"),
+        (&["--units", "0", "--for", "1d"], "--units"),
+        (&["--units", "bytes=5", "--for", "1d"], "bytes"),
+        (&["--units", "5", "--for", "1d", "--id", "short"], "16 to 256"),
+    ] {
+        let at = all[0].admin_address();
+        let words = [&["admin", "--at", &at, "credit"], &count[..], words].concat();
+        let (code, _, error) = place.run(&words);
+        assert!(code == 2 && error.contains(says), "{words:?}: {error}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Adjustment, Ask, Charged, Error, Inspection, LimitSet, Store};
+use tollgate::{Adjustment, Ask, Charged, Error, HoldKind, Holding, Inspection, LimitSet, Store};
 
 use super::Gate;
 
@@ -35,7 +35,7 @@ impl<S: Store> Gate<S> {
     }
 }
 
-impl<S: Store> Admin<'_, S> {
+impl<'g, S: Store> Admin<'g, S> {
     /// Deletes a count. True when there was one.
     ///
     /// # Errors
@@ -51,6 +51,18 @@ impl<S: Store> Admin<'_, S> {
     /// As [`tollgate::Admin::adjust`].
     pub async fn adjust(self, ask: Ask<'_>, by: impl Into<Adjustment>) -> Result<Vec<i64>, Error> {
         self.gate.0.limiter.admin().adjust(ask, by).await
+    }
+
+    /// Gives the cost of the ask to its one subject, once: a [credit](HoldKind::Credit) that lasts
+    /// so long. To give it under the [name](Ask::named) of one that has not ended changes nothing.
+    ///
+    /// # Errors
+    /// As [`tollgate::Limiter::hold`].
+    pub async fn credit<'a>(self, ask: Ask<'a>, lasts: Duration) -> Result<Holding<'a>, Error>
+    where
+        'g: 'a,
+    {
+        self.gate.0.limiter.hold(ask.holding(HoldKind::Credit, Some(lasts))).await
     }
 
     /// Charges inline limits without a check, also beyond them.

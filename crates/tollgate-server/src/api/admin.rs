@@ -15,7 +15,7 @@ use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
 use super::answer::{json, no_store, reply, text};
 use super::bearer::Guard;
-use super::cost::AdjustmentJson;
+use super::cost::{AdjustmentJson, CostJson};
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{LimitsJson, no_subject, not_null, parts, read_one};
@@ -52,7 +52,7 @@ pub(crate) struct Admin {
 /// The count that a request is about.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CountJson<'a> {
+pub(super) struct CountJson<'a> {
     #[serde(borrow, default, deserialize_with = "not_null")]
     policy: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
@@ -67,7 +67,14 @@ struct CountJson<'a> {
     shard: Option<Text<'a>>,
     /// The units to add; only for an adjustment.
     #[serde(default, deserialize_with = "not_null")]
-    by: Option<AdjustmentJson>,
+    pub(super) by: Option<AdjustmentJson>,
+    /// The units of a credit, how long it lasts, and its id.
+    #[serde(default, deserialize_with = "not_null")]
+    pub(super) units: Option<CostJson>,
+    #[serde(borrow, default, rename = "for", deserialize_with = "not_null")]
+    pub(super) lasts: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(super) id: Option<Text<'a>>,
 }
 
 #[derive(Serialize)]
@@ -113,12 +120,12 @@ struct LookUp<'a> {
 
 /// The entry of a request in the audit log.
 #[derive(Default)]
-struct Audit {
+pub(super) struct Audit {
     /// The subjects in the form of the log of denials.
-    subjects: String,
+    pub(super) subjects: String,
     by: Option<Adjustment>,
     /// The ruling, or the requests for which rulings were lifted.
-    about: String,
+    pub(super) about: String,
 }
 
 type Answered<'a> = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send + 'a>>;
@@ -216,6 +223,7 @@ impl Admin {
                 rulings::lift(&self.api.service.gate, about, &mut of.about).await
             }
             Operation::Lookup => self.look_up(&body, &mut of),
+            Operation::Credit => self.credit(&body, &mut of).await,
             Operation::AdminRelease => self.release(&body, &mut of).await,
             _ => self.correct(operation, &body, &mut of).await,
         };
@@ -251,7 +259,7 @@ impl Admin {
     }
 
     /// The subjects with their limits that a request is about, and their shard.
-    fn counts(
+    pub(super) fn counts(
         &self,
         count: CountJson<'_>,
         operation: Operation,
@@ -302,14 +310,19 @@ impl Admin {
             }
             .at("by"));
         }
+        let of_credit = [
+            ("units", count.units.is_some()),
+            ("for", count.lasts.is_some()),
+            ("id", count.id.is_some()),
+        ];
+        if let Some((name, _)) = of_credit.into_iter().find(|(_, is_there)| *is_there) {
+            return Err(Problem::bad(format!("only a credit has `{name}`")).at(name));
+        }
         // The counts of a policy are independent, so each is reset alone. Those of `on` stay
         // together, and the gate refuses several.
         let of_policy = count.policy.is_some() && count.limit.is_none() && count.on.is_none();
         let (parts, shard) = self.counts(count, operation)?;
-        let written = |(subject, _): &(Subject, LimitSet)| self.api.metrics.written(subject);
-        let mut subjects: Vec<_> = parts.iter().filter_map(written).collect();
-        subjects.dedup();
-        of.subjects = subjects.join(" ");
+        of.subjects = self.written(&parts);
         of.by.clone_from(&by);
         let gate = &self.api.service.gate;
         let shard = shard.as_deref();
@@ -345,6 +358,14 @@ impl Admin {
                 Ok(json(&serde_json::json!({ "changed": changed })))
             }
         }
+    }
+
+    /// Subjects in the form of the log of denials.
+    pub(super) fn written(&self, parts: &Parts) -> String {
+        let written = |(subject, _): &(Subject, LimitSet)| self.api.metrics.written(subject);
+        let mut subjects: Vec<_> = parts.iter().filter_map(written).collect();
+        subjects.dedup();
+        subjects.join(" ")
     }
 
     fn held_json(

@@ -58,7 +58,7 @@ fn settled_by_id<'a>(service: &Service, body: &'a [u8]) -> Result<Option<Named<'
     Ok(Some((hold, actual, ttl)))
 }
 
-fn name_of(id: Option<Text<'_>>) -> Result<Option<HoldName>, Problem> {
+pub(super) fn name_of(id: Option<Text<'_>>) -> Result<Option<HoldName>, Problem> {
     Ok(id.map(|Text(id)| hold_name(&id)).transpose()?)
 }
 

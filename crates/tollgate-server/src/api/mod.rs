@@ -7,6 +7,7 @@ mod bearer;
 mod check;
 mod cost;
 mod counted;
+mod credit;
 mod holds;
 mod on_failure;
 mod policies;

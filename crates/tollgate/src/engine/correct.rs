@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
+use super::Part;
 use super::amount::kept_of;
 use super::credit::Credits;
 use super::holding::end_holds;
-use super::{Carried, Carries, Part, States};
 use crate::adjustment::Adjustment;
 use crate::cost::{Amounts, Cost};
 use crate::decision::{Charges, Receipt};
@@ -71,13 +71,13 @@ impl Portion {
     }
 }
 
-/// Refunds the portion of a charge that still counts, on a count whose due holds end first. Credits of
-/// the count get back first, as much as they have paid. The charge was recorded at `charged_at_us`,
+/// Refunds the portion of a charge that still counts, on a count whose due holds end first. Its
+/// credits get back first, as much as they have paid. The charge was recorded at `charged_at_us`,
 /// one time per limit of `charged` in declared order.
 ///
-/// The state may since have been written under other numbers, those of the part: limits are matched by
-/// identity. A limit whose strategy changed refunds nothing, and neither does a charge that would
-/// no longer count under its own numbers ([`spent_until_us`]).
+/// The state may since have been written under other numbers, those of the part: limits are
+/// matched by identity. A limit whose strategy changed refunds nothing. Neither does a charge that
+/// would no longer count under its own numbers ([`spent_until_us`]).
 ///
 /// Returns by how many units `remaining` rose beside the open holds, per limit of `charged`.
 pub fn refund(
@@ -194,8 +194,8 @@ pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
 }
 
 /// Returns units to every limit, the oldest first, each the amount of its unit. A negative amount
-/// takes units, at most what remains beside the open holds and without credits. Due holds end first.
-/// This is an administrator's correction.
+/// takes units, at most what remains beside the open holds and without credits. Due holds end
+/// first. This is an administrator's correction.
 ///
 /// Returns the change of `remaining` per limit, in declared order.
 pub fn adjust(part: &mut Part<'_>, by: &Adjustment, now: Time) -> SmallVec<[i64; 2]> {
@@ -237,35 +237,4 @@ fn forget_if_free(step: &impl Step, cell: &mut Cell<'_>, now: Time) {
             Cell::Log(log) => log.replace(&[]),
         }
     }
-}
-
-/// Carries a state `old`, counted under `was`, over into the fresh `states` of `limits`. Limits are
-/// matched by identity.
-pub fn migrate(
-    limits: &LimitSet,
-    states: &mut dyn States,
-    was: &LimitSet,
-    old: &mut dyn States,
-    now: Time,
-) -> Carries {
-    let mut carries = Carries::new();
-    for (limit, place) in limits.limits().iter().zip(limits.places()) {
-        let before = was.limits().iter().zip(was.places());
-        let found = before.into_iter().find(|(held, _)| held.identity() == limit.identity());
-        carries.push(match found {
-            Some((held, from)) if held.strategy() == limit.strategy() => {
-                let (mut cell, mut from) = (states.cell(*place), old.cell(*from));
-                if held.step() == limit.step() {
-                    // The same numbers in another notation, such as 60/1m and 1/1s under one name.
-                    cell.copy(&mut from);
-                    Carried::Same
-                } else {
-                    limit.step().migrate(&mut cell, held.step(), &mut from, now);
-                    Carried::Over
-                }
-            }
-            _ => Carried::Fresh,
-        });
-    }
-    carries
 }

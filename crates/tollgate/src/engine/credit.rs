@@ -1,18 +1,12 @@
-//! Credits: units that a subject is given once, which charges take where the limits have no more
-//! left (`docs/definitions.md`, section 15).
+//! The credits of a count: units that its subject was given once (`docs/definitions.md`, section
+//! 15).
 
 use core::fmt;
 use core::str::FromStr;
 
-use super::holding::judge_after;
-use super::holds::{self, Holds, OpenHold};
-use super::{HoldRefusal, HoldSums, Outcome, Part, Placed, States};
-use crate::cost::{Amounts, Cost};
 use crate::error::ParseError;
-use crate::hold::{HoldId, HoldKind, HoldTerms};
-use crate::limit::{Limit, LimitKind, LimitSet, MAX_COST, Unit};
-use crate::strategy::Step as _;
-use crate::time::Time;
+use crate::hold::{HoldId, HoldKind};
+use crate::limit::{Limit, LimitKind, MAX_COST, Unit};
 
 /// The most credits that a count has at a time, one for each unit of each gift.
 pub const MAX_CREDITS: usize = 16;
@@ -31,13 +25,6 @@ pub struct Credit {
     pub left: u64,
     /// The units that were given.
     pub given: u64,
-}
-
-impl Credit {
-    /// What is left of it, as a hold shows it.
-    pub(super) fn shown(&self) -> OpenHold {
-        OpenHold { end_us: self.end_us, id: self.id, cost: Cost::of_unit(self.unit, self.left) }
-    }
 }
 
 /// The credits of a count, the first to end first. Nearly no count has any.
@@ -83,7 +70,7 @@ impl Credits {
     }
 
     /// Takes units of those that have not ended, from the first to end first. Returns how many.
-    fn take(&mut self, unit: Unit, units: u64, at_us: u64) -> u64 {
+    pub(super) fn take(&mut self, unit: Unit, units: u64, at_us: u64) -> u64 {
         let mut rest = units;
         for credit in self.0.iter_mut().flat_map(|list| list.iter_mut()) {
             if credit.unit == unit && credit.end_us > at_us {
@@ -130,8 +117,8 @@ impl Credits {
     }
 }
 
-/// As stores keep them: `ID:UNIT=LEFT/GIVEN@END` joined by commas, with the end in microseconds since
-/// the Unix epoch.
+/// As stores keep them: `ID:UNIT=LEFT/GIVEN@END` joined by commas, with the end in microseconds
+/// since the Unix epoch.
 impl fmt::Display for Credits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, Credit { end_us, id, unit, left, given }) in self.iter().enumerate() {
@@ -175,118 +162,6 @@ impl FromIterator<Credit> for Credits {
         });
         all
     }
-}
-
-/// Takes from credits what the limits of a unit have no room for, and returns what is left to
-/// charge to them. `None` where credits pay nothing.
-pub(super) fn pay(
-    limits: &LimitSet,
-    states: &mut dyn States,
-    credits: &mut Credits,
-    amounts: Amounts<'_>,
-    at: Time,
-) -> Option<Cost> {
-    if credits.is_empty() {
-        return None;
-    }
-    let mut rest: Vec<(Unit, u64)> = amounts.iter().map(|(unit, sum)| (*unit, sum)).collect();
-    let mut pays = false;
-    for (unit, amount) in &mut rest {
-        let each = limits.limits().iter().zip(limits.places());
-        let own = each.filter(|(it, _)| it.kind() == LimitKind::Rate && it.unit() == unit);
-        let room = own.map(|(limit, place)| {
-            let mut cell = states.cell(*place);
-            limit.step().repair(&mut cell, at);
-            limit.step().judge(&mut cell, at, 1).remaining
-        });
-        let Some(room) = room.min() else { continue };
-        let paid = credits.take(*unit, amount.saturating_sub(room), at.as_micros());
-        *amount -= paid;
-        pays |= paid > 0;
-    }
-    rest.retain(|(_, amount)| *amount > 0);
-    pays.then(|| Cost::of(&rest))
-}
-
-/// Gives a credit to a count: once under its id.
-///
-/// # Errors
-/// A count has [`MAX_CREDITS`] of them, or one of this id and another amount; or several subjects
-/// share the state. Nothing has changed then.
-pub(super) fn give(
-    parts: &mut [Part<'_>],
-    now: Time,
-    cost: Amounts<'_>,
-    terms: HoldTerms,
-) -> Result<Outcome, HoldRefusal> {
-    let mut known = true;
-    for part in &*parts {
-        known &= check(part, now, cost, terms)?;
-    }
-    let (mut outcome, at_us) = judge_after(parts, now, cost, |part, at_us| {
-        let Some(holds) = part.holds.as_deref_mut().filter(|_| !known) else { return };
-        let mut sums = holds.sums();
-        sums.fence = at_us.max(sums.fence + 1);
-        let new = cost.iter().map(|(unit, units)| Credit {
-            end_us: at_us + terms.ttl_us,
-            id: terms.id,
-            unit: *unit,
-            left: units,
-            given: units,
-        });
-        sums.credits = sums.credits.iter().cloned().chain(new).collect();
-        holds.set_sums(sums);
-    });
-    let all = parts.iter().filter_map(|part| part.holds.as_deref().map(Holds::sums));
-    let (mut fence, mut end_us) = (0, at_us);
-    for HoldSums { fence: of_count, credits, .. } in all {
-        fence = fence.max(of_count);
-        let own = credits.iter().find(|credit| credit.id == terms.id).map(|credit| credit.end_us);
-        end_us = own.unwrap_or(end_us);
-    }
-    outcome.granted = cost.first();
-    for field in &mut outcome.fields {
-        (field.retry_after_us, field.until_hold) = (Some(0), false);
-    }
-    outcome.hold = Some(Box::new(Placed { fence, end: Time::from_micros(end_us), answer: 0 }));
-    Ok(outcome)
-}
-
-/// Takes back what is left of a credit. Returns whether a count had one of this id.
-pub(super) fn take_back(parts: &mut [Part<'_>], id: HoldId) -> bool {
-    let mut taken = false;
-    for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
-        let mut sums = holds.sums();
-        taken |= sums.credits.remove(id);
-        holds.set_sums(sums);
-    }
-    taken
-}
-
-/// Whether a count has a credit already, as if everything that is due had ended.
-fn check(
-    part: &Part<'_>,
-    now: Time,
-    cost: Amounts<'_>,
-    terms: HoldTerms,
-) -> Result<bool, HoldRefusal> {
-    let Some(holds) = part.holds.as_deref() else { return Ok(false) };
-    if part.is_shared {
-        return Err(HoldRefusal::StoreFull);
-    }
-    let (at_us, back_us) = holds::clock(holds, now);
-    let mut credits = holds.sums().credits;
-    credits.advance(back_us);
-    credits.end_until(at_us);
-    let own = || credits.iter().filter(|credit| credit.id == terms.id);
-    if own().next().is_none() {
-        let is_full = credits.iter().count() + cost.iter().count() > MAX_CREDITS;
-        return if is_full { Err(HoldRefusal::TooManyCredits) } else { Ok(false) };
-    }
-    let given = |unit| own().find(|credit| credit.unit == unit).map(|credit| credit.given);
-    let is_same = own().count() == cost.iter().count()
-        && cost.iter().all(|(unit, units)| given(*unit) == Some(units));
-    if is_same { Ok(true) } else { Err(HoldRefusal::Differs) }
 }
 
 #[cfg(test)]

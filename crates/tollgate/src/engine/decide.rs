@@ -4,10 +4,11 @@ use smallvec::SmallVec;
 
 use super::amount::{Amount, Claim};
 use super::denial::{deny, repair};
+use super::gift::give;
 use super::holding::decide_among_holds;
 use super::{Carried, Fields, HoldRefusal, Mode, Outcome, Part, States};
 use crate::cost::Amounts;
-use crate::hold::HoldTerms;
+use crate::hold::{HoldKind, HoldTerms};
 use crate::limit::LimitSet;
 use crate::strategy::Step as _;
 use crate::time::Time;
@@ -27,6 +28,9 @@ pub fn decide(
     mode: Mode,
     terms: Option<HoldTerms>,
 ) -> Result<Outcome, HoldRefusal> {
+    if let Some(terms) = terms.filter(|terms| terms.id.kind() == HoldKind::Credit) {
+        return give(parts, now, cost, terms);
+    }
     if terms.is_some() || parts.iter().any(Part::is_about_holds) {
         return decide_among_holds(parts, now, cost, mode, terms);
     }

@@ -126,9 +126,9 @@ pub(crate) fn decide_set(
 /// leaves: it returns `None`, and has changed nothing then.
 ///
 /// It leaves named holds, denials, ends that are due, a clock that stepped back, several limits,
-/// bans, counts for which somebody waits in line or that have a credit, and holds that charge something now or at their
-/// end; also counts with an open hold that charges at its end, and counts with [`MAX_HOLDS`] of
-/// them.
+/// bans, counts for which somebody waits in line or that have a credit, and holds that charge
+/// something now or at their end; also counts with an open hold that charges at its end, and counts
+/// with [`MAX_HOLDS`] of them.
 pub(crate) fn hold_one(
     limits: &LimitSet,
     states: &mut impl States,

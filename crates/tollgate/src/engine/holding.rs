@@ -8,11 +8,12 @@ pub(super) use self::judge::OpenEnds;
 use self::judge::{PartView, earlier, judge};
 use super::amount::{Amount, Claim};
 use super::charge::{asked_again, take};
-use super::credit::{self, Credits};
+use super::credit::Credits;
 use super::denial::{deny, repair};
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, NamedHold, OpenHold, ShownHold};
 use super::line::{self, Ahead};
 use super::named::{self, HoldRefusal};
+use super::pay::pay;
 use super::{
     Carried, Carries, Charged, Fields, HoldSums, Mode, Outcome, Part, Placed, States, VecStates,
     migrate,
@@ -41,9 +42,6 @@ pub(super) fn decide_among_holds(
 ) -> Result<Outcome, HoldRefusal> {
     if mode.is_peek() {
         return Ok(peek(parts, now, cost, mode, terms));
-    }
-    if let Some(terms) = terms.filter(|terms| terms.id.kind() == HoldKind::Credit) {
-        return credit::give(parts, now, cost, terms);
     }
     // Before anything ends, because what is refused changes nothing.
     let first = cost.first();
@@ -110,8 +108,8 @@ pub(super) fn decide_among_holds(
     Ok(outcome)
 }
 
-/// Judges a cost once everything that is due has ended and each part was changed by a function of the
-/// time by which ends are judged. Returns that time too, the latest of all parts.
+/// Judges a cost once everything that is due has ended, and each part was changed by a function of
+/// the time by which ends are judged. Returns that time too, the latest of all parts.
 pub(super) fn judge_after(
     parts: &mut [Part<'_>],
     now: Time,
@@ -236,7 +234,7 @@ fn charge_end(
 ) {
     if hold.is_charging() {
         let at = Time::from_micros(hold.end_us);
-        let rest = credit::pay(limits, states, credits, hold.charging(), at);
+        let rest = pay(limits, states, credits, hold.charging(), at);
         let units = rest.as_ref().map_or(hold.charging(), Cost::amounts);
         charge_rates(limits, states, units, owes, at);
     }
@@ -293,7 +291,7 @@ fn charge(
     let charged = if charges { cost } else { 0.into() };
     let mut fields = fields.iter_mut();
     for part in parts {
-        let rest = pay(part, charged, now);
+        let rest = pay_of(part, charged, now);
         let charged = Amount::of_charge(rest.as_ref().map_or(charged, Cost::amounts));
         let each = part.limits.limits().iter().zip(part.limits.places());
         for ((limit, place), field) in each.zip(fields.by_ref()) {
@@ -307,12 +305,12 @@ fn charge(
     }
 }
 
-/// What is left of a charge to the limits of a part, behind its credits: `None` where these pay
+/// The rest of a charge, for the limits of a part, behind its credits: `None` where these pay
 /// nothing.
-fn pay(part: &mut Part<'_>, charged: Amounts<'_>, at: Time) -> Option<Cost> {
+fn pay_of(part: &mut Part<'_>, charged: Amounts<'_>, at: Time) -> Option<Cost> {
     let holds = part.holds.as_deref_mut()?;
     let mut sums = holds.sums();
-    let rest = credit::pay(part.limits, part.states, &mut sums.credits, charged, at)?;
+    let rest = pay(part.limits, part.states, &mut sums.credits, charged, at)?;
     holds.set_sums(sums);
     Some(rest)
 }
@@ -385,7 +383,7 @@ pub(super) fn charge_beside(
         is_plain && wanted == 0 || looked.fits(limit, *place, now, wanted)
     };
     let fits: SmallVec<[bool; 2]> = each().map(would_fit).collect();
-    let rest = pay(part, cost, now);
+    let rest = pay_of(part, cost, now);
     let charged = Amount::of_charge(rest.as_ref().map_or(cost, Cost::amounts));
     let mut looked = look_at(part);
     let mut soonest = None;
@@ -431,7 +429,7 @@ pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<ShownH
     });
     let credits = ends.sums.credits.iter().filter(|it| it.left > 0 && it.end_us > at_us);
     let credits: Vec<ShownHold> =
-        credits.map(|it| ShownHold::at(it.shown(), it.id.asked_us(), at_us)).collect();
+        credits.map(|it| ShownHold::at(it.into(), it.id.asked_us(), at_us)).collect();
     (ends.sums.count + credits.len() as u64, shown.chain(credits).collect())
 }
 

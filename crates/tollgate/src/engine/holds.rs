@@ -1,7 +1,7 @@
 //! The open holds of a count: units that are kept until somebody settles them, or until their time
 //! ends (`docs/definitions.md`, section 11).
 
-use super::credit::Credits;
+use super::credit::{Credit, Credits};
 use super::ticket::Ticket;
 use crate::cost::{Amounts, Cost};
 use crate::hold::{HoldId, HoldKind, HoldName};
@@ -58,6 +58,14 @@ impl OpenHold {
     #[must_use]
     pub fn charging(&self) -> Amounts<'_> {
         if self.is_charging() { self.cost.amounts() } else { 0.into() }
+    }
+}
+
+/// The rest of a credit, as a hold.
+impl From<&Credit> for OpenHold {
+    fn from(credit: &Credit) -> Self {
+        let Credit { end_us, id, unit, left, .. } = *credit;
+        Self { end_us, id, cost: Cost::of_unit(unit, left) }
     }
 }
 

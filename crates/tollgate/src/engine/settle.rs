@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Part;
-use super::credit;
+use super::gift;
 use super::holding::{charge_beside, end_due};
 use super::holds::{self, Mark, OpenHold, SETTLED_FOR_US};
 use super::line;
@@ -40,7 +40,7 @@ pub fn settle(
         at_us = at_us.max(end_due(part, now));
     }
     if id.kind() == HoldKind::Credit {
-        let taken = credit::take_back(parts, id);
+        let taken = gift::take_back(parts, id);
         return Ok(taken.then(|| Settled::now(Cost::from(0), Vec::new(), SmallVec::new())));
     }
     let find = |part: &Part<'_>| part.holds.as_deref().and_then(|holds| named::find(holds, id));

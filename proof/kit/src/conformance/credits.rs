@@ -65,7 +65,7 @@ struct Kept {
     amounts: [u64; 2],
 }
 
-/// What a count has used, holds and was given, of each unit.
+/// The used, held and given units of a count.
 #[derive(Clone, Default)]
 struct Model {
     used: [u64; 2],

@@ -163,8 +163,8 @@ pub(crate) enum Kind {
 }
 
 /// A random history under these limits, compared at every step: it panics where the two differ. In
-/// a crowded one more holds are open at first than a denial looks at; in one of credits, subjects are
-/// given some.
+/// a crowded one more holds are open at first than a denial looks at; in one of credits, subjects
+/// are given some.
 pub(crate) fn history(
     fake: &mut Fake,
     scripts: &Scripts,
@@ -216,7 +216,7 @@ struct Pair<'f> {
     names: Option<Names>,
     /// The ids of the credits that were given, in a history with some.
     credits: Option<Vec<HoldId>>,
-    /// What the last inspection showed of credits.
+    /// The credits that the last inspection showed.
     shown: Vec<u64>,
     tally: Tally,
 }

@@ -14,11 +14,14 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tollgate_server::{Address, Operation};
 
-use crate::args::{Admin, AdminAction, AdminCount, AdminService, RulingArgs, RulingTarget, TopBy};
+use crate::args::{
+    Admin, AdminAction, AdminCount, AdminService, CreditArgs, RulingArgs, RulingTarget, TopBy,
+};
 use crate::client;
-use crate::input::{delta, secret, shown, wait};
+use crate::input::{costs, delta, secret, shown, wait};
 use crate::show::{self, Output};
 
+use self::json::whole_of;
 pub(super) use self::json::{list, text_of};
 
 /// The environment variable with the administrators' token, which keeps it out of process lists.
@@ -67,6 +70,19 @@ fn asked(act: &AdminAction) -> Result<(Operation, Payload)> {
             let mut body = count_body(counted);
             body["by"] = serde_json::to_value(delta(by)?)?;
             (Operation::Adjust, Payload::Body(body))
+        }
+        AdminAction::Credit { counted, credit: CreditArgs { units, lasts, id } } => {
+            let mut body = count_body(counted);
+            let cost = costs(units, false).context("--units")?;
+            body["units"] = match cost.plain() {
+                Some(requests) => requests.into(),
+                None => cost.amounts().iter().map(|(unit, it)| (unit.to_string(), it)).collect(),
+            };
+            body["for"] = lasts.as_str().into();
+            if let Some(id) = id {
+                body["id"] = id.as_str().into();
+            }
+            (Operation::Credit, Payload::Body(body))
         }
         AdminAction::Release { hold } => {
             (Operation::AdminRelease, Payload::Body(json!({ "hold": hold })))
@@ -229,6 +245,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
             let changed: Vec<String> = changed.iter().map(text_of).collect();
             format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
         }
+        AdminAction::Credit { counted, credit } => given(counted, credit, answer),
         AdminAction::Release { .. } => "released the hold\n".to_owned(),
         AdminAction::Ban(_) | AdminAction::Exempt(_) | AdminAction::Set { .. } => ruled(answer),
         AdminAction::Lift(about) if answer["was_there"] == true => {
@@ -242,6 +259,18 @@ fn text(act: &AdminAction, answer: &Value) -> String {
         AdminAction::Series { .. } => series(answer),
         AdminAction::Top { by, .. } => top(*by, answer),
     }
+}
+
+fn given(counted: &AdminCount, credit: &CreditArgs, answer: &Value) -> String {
+    let ends = answer["ends_after"]["text"].as_str().unwrap_or("-");
+    format!(
+        "gave {} {} for {ends}: {} {} left\ntake back what is left: tollgate admin release {}\n",
+        shown(&counted.subject),
+        shown(&credit.units),
+        text_of(&answer["remaining"]),
+        text_of(&answer["unit"]),
+        whole_of(&answer["hold"])
+    )
 }
 
 fn ruled(answer: &Value) -> String {
@@ -343,7 +372,7 @@ fn held(subject: &str, held: &Value) -> String {
             let end = show::time(hold["end_us"].as_u64().unwrap_or(0));
             let (kind, cost) = (text_of(&hold["kind"]), text_of(&hold["cost"]));
             let age = hold["age"]["text"].as_str().unwrap_or("-");
-            let hold = text_of(&hold["hold"]);
+            let hold = whole_of(&hold["hold"]);
             text.push_str(&format!("    {kind} {cost} until {end}, age {age}: {hold}\n"));
         }
     }
@@ -431,6 +460,7 @@ mod tests {
             "reloads",
             "reset user:42 --policy login",
             "adjust user:42 --limit 3/10s --by 1",
+            "credit user:42 --policy login --units 5 --for 30d",
             "release hold",
             "ban user=ann --for 1h",
             "exempt user=ann --for 1h",

@@ -7,7 +7,7 @@ use crate::engine::amount::{Amount, charging_of, kept_of};
 use crate::engine::charge::take;
 use crate::engine::holds::{self, Holds, MAX_ENDS, OpenHold};
 use crate::engine::line::Ahead;
-use crate::engine::{Carried, Credit, Fields, HoldSums, Mode, Outcome, States, VecStates};
+use crate::engine::{Carried, Fields, HoldSums, Mode, Outcome, States, VecStates};
 use crate::hold::{HoldKind, HoldTerms};
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{NEVER_US, Step as _};
@@ -75,7 +75,7 @@ impl<'h> OpenEnds<'h> {
         let mut ends: Vec<OpenHold> =
             all.into_iter().skip(self.due).map(|hold| earlier(hold, self.back_us)).collect();
         if !self.sums.credits.is_empty() {
-            ends.extend(self.sums.credits.iter().map(Credit::shown));
+            ends.extend(self.sums.credits.iter().map(OpenHold::from));
             ends.sort_unstable();
         }
         ends

@@ -1,0 +1,39 @@
+//! Charges behind the limits: what they have no room for is taken from credits.
+
+use super::States;
+use super::credit::Credits;
+use crate::cost::{Amounts, Cost};
+use crate::limit::{LimitKind, LimitSet, Unit};
+use crate::strategy::Step as _;
+use crate::time::Time;
+
+/// Takes from credits what the limits of a unit have no room for, and returns what is left to
+/// charge to them. `None` where credits pay nothing.
+pub(super) fn pay(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    credits: &mut Credits,
+    amounts: Amounts<'_>,
+    at: Time,
+) -> Option<Cost> {
+    if credits.is_empty() {
+        return None;
+    }
+    let mut rest: Vec<(Unit, u64)> = amounts.iter().map(|(unit, sum)| (*unit, sum)).collect();
+    let mut pays = false;
+    for (unit, amount) in &mut rest {
+        let each = limits.limits().iter().zip(limits.places());
+        let own = each.filter(|(it, _)| it.kind() == LimitKind::Rate && it.unit() == unit);
+        let room = own.map(|(limit, place)| {
+            let mut cell = states.cell(*place);
+            limit.step().repair(&mut cell, at);
+            limit.step().judge(&mut cell, at, 1).remaining
+        });
+        let Some(room) = room.min() else { continue };
+        let paid = credits.take(*unit, amount.saturating_sub(room), at.as_micros());
+        *amount -= paid;
+        pays |= paid > 0;
+    }
+    rest.retain(|(_, amount)| *amount > 0);
+    pays.then(|| Cost::of(&rest))
+}
