@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
-use tollgate::{Cost, HoldKind, ManualClock, MemoryStore, Subject};
+use tollgate::{Ask, Cost, HoldKind, ManualClock, MemoryStore, Subject};
 use tollgate_policy::{
     Answer, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling,
 };
@@ -444,4 +444,26 @@ fn a_limit_of_several_subjects_needs_names() {
     let error = policies.ruled_limit("api", "sliding_log/1m", "5/m").unwrap_err().to_string();
     assert!(error.contains("several subjects"), "{error}");
     assert!(policies.ruled_limit("api", "own", "5/h").is_ok());
+}
+
+/// Charges without a check took more than the limit has: it denies no request while it is open.
+#[test]
+fn an_overdrawn_limit_that_is_unlimited_admits_everything() {
+    for limit in
+        ["3/m via uniform", "3/m debt 7 via uniform", "1/d via gcra", "1/366d debt 9 via gcra"]
+    {
+        let (gate, _clock) = gate(&format!("short: {limit}, long: 1000/h via gcra"));
+        let subject = Subject::from_dimensions([("field.tenant", &b"12"[..])]).unwrap();
+        let counts = gate.current().counts_of("api", &subject).unwrap().unwrap();
+        let charge = Ask::new(&subject).under(&counts.limits[0]).cost(20);
+        block_on(gate.admin().charge(charge)).unwrap();
+        assert_eq!(ask(&gate, 1).outcome(), Outcome::Denied, "{limit}");
+        set(&gate, &[("short", "unlimited")]);
+        for _ in 0..3 {
+            assert_eq!(ask(&gate, 5).outcome(), Outcome::Allowed, "{limit}");
+        }
+        let answer = block_on(gate.admin().lift(&when(&[("field.tenant", "12")]), Some("api")));
+        assert!(answer.unwrap());
+        assert_eq!(ask(&gate, 1).outcome(), Outcome::Denied, "the debt is left: {limit}");
+    }
 }
