@@ -75,7 +75,7 @@ impl CostRule {
     }
 
     /// The amount of each unit, requests first.
-    pub fn amounts(&self) -> impl Iterator<Item = (&Unit, &Amount)> {
+    pub fn amounts(&self) -> impl Iterator<Item = (&Unit, &Amount)> + Clone {
         self.amounts.iter().map(|(unit, amount)| (unit, amount))
     }
 

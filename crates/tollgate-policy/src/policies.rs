@@ -9,7 +9,7 @@ use tollgate::ParseError;
 
 use crate::check::check;
 use crate::clock::Moment;
-use crate::field::{Field, Fields, closest};
+use crate::field::{Field, Fields, advice, closest};
 use crate::index::{Found, Index};
 use crate::model::{Absent, Combine, Dimension, Policy};
 use crate::pattern::{Condition, Pattern};
@@ -249,6 +249,22 @@ impl Policies {
     #[must_use]
     pub fn fields(&self) -> &BTreeSet<Field> {
         &self.0.fields
+    }
+
+    /// Why a ruling on this field is likely a mistake: callers name it freely, and no policy reads
+    /// it.
+    #[must_use]
+    pub fn unread(&self, field: &Field) -> Option<ParseError> {
+        let is_named = matches!(field, Field::Custom(_) | Field::Header(_));
+        if !is_named || self.fields().contains(field) {
+            return None;
+        }
+        let names: Vec<String> = self.fields().iter().map(Field::to_string).collect();
+        let names = || names.iter().map(String::as_str);
+        let field = field.to_string();
+        let right = format!("the policies read `{}`", names().collect::<Vec<_>>().join("`, `"));
+        let remedy = advice(&field, names(), &right);
+        Some(ParseError::whole(&field, format!("no policy reads `{field}`"), remedy))
     }
 
     /// True when a policy that is not in shadow has a condition on this field.

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     /// The subjects; `parts` has the position of each one's limits, in the same order.
     pub(crate) subjects: SmallVec<[Subject; 1]>,
     pub(crate) parts: Parts,
+    /// The policies that count nothing for the request, and only bring their price.
+    pub(crate) priced: SmallVec<[usize; 1]>,
     /// For each part the limits that an administrator has set, where there are some.
     pub(crate) ruled: Option<Box<[Option<Arc<ReadyLimits>>]>>,
     pub(crate) cost: Cost,
@@ -48,6 +50,7 @@ impl Plan {
         Self {
             subjects: SmallVec::new(),
             parts: SmallVec::new(),
+            priced: SmallVec::new(),
             ruled: None,
             cost: Cost::from(1),
             shard: None,
@@ -66,6 +69,7 @@ impl Plan {
     pub(crate) fn clear(&mut self) {
         self.subjects.clear();
         self.parts.clear();
+        self.priced.clear();
         self.ruled = None;
     }
 
@@ -285,6 +289,7 @@ impl Policies {
                 continue;
             };
             plan.add_price((policy, ready), fields, false)?;
+            plan.priced.push(policy);
         }
         Ok(())
     }
@@ -426,10 +431,11 @@ impl Plan {
         self.cost = changed.collect();
     }
 
-    /// The policies that apply, each once.
+    /// The policies that apply, each once: those that count, then those that only bring a price.
     pub(crate) fn policies(&self) -> impl Iterator<Item = usize> {
         let mut last = None;
-        let all = self.parts.iter().map(|part| part.policy);
-        all.filter(move |policy| last.replace(*policy) != Some(*policy))
+        let counting = self.parts.iter().map(|part| part.policy);
+        let counting = counting.filter(move |policy| last.replace(*policy) != Some(*policy));
+        counting.chain(self.priced.iter().copied())
     }
 }

@@ -37,7 +37,8 @@ impl RuledLimit {
         Self { name: name.into(), limit }
     }
 
-    /// Reads a limit in place of `was`. Its strategy is that of `was` unless the text names one.
+    /// Reads a limit in place of `was`. It has the strategy and the options of `was` that the text
+    /// does not write.
     fn read(was: &Limit, text: &str) -> Result<Self, ParseError> {
         let name = was.name().unwrap_or(was.identity()).to_owned();
         if text.trim() == UNLIMITED {
@@ -50,9 +51,23 @@ impl RuledLimit {
         }
         let has_strategy = was.kind() != LimitKind::Rate
             || text.split_whitespace().any(|word| word == "via" || word.starts_with("via="));
-        let set = match has_strategy {
-            true => text.parse::<Limit>().map(LimitSet::from)?,
-            false => LimitSet::parse_with(text, was.strategy())?,
+        let read = |text: &str| match has_strategy {
+            true => text.parse::<Limit>().map(LimitSet::from),
+            false => LimitSet::parse_with(text, was.strategy()),
+        };
+        let written = read(text)?;
+        let set = match read(&format!("{text}{}", unwritten(was, text))) {
+            Ok(whole) => whole,
+            // Another limit, which does not take the options of this one.
+            Err(_)
+                if written
+                    .limits()
+                    .iter()
+                    .all(|it| bare(it).identity() != bare(was).identity()) =>
+            {
+                written
+            }
+            Err(error) => return Err(error),
         };
         let ([limit], None) = (set.limits(), set.lease()) else {
             let what = "this is not one limit alone";
@@ -115,6 +130,34 @@ impl fmt::Display for RuledLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {}", self.name, self.text())
     }
+}
+
+/// The options of a limit that the text of another does not write, as its full text has them. A
+/// burst that is as large as the units was not chosen.
+fn unwritten(was: &Limit, text: &str) -> String {
+    let taken: &[&str] = match was.kind() {
+        LimitKind::Rate => {
+            &["in", "from", "burst", "precision", "rounding", "refill", "anchor", "debt"]
+        }
+        LimitKind::Slots => &["hold"],
+        LimitKind::Ban => &["up"],
+    };
+    let is_written = |option: &str| {
+        let mut words = text.split_whitespace();
+        words.any(|word| word.split_once('=').map_or(word, |(word, _)| word) == option)
+    };
+    let quota = was.quota();
+    let is_usual = |option: &str| option == "burst" && quota.burst == Some(quota.units);
+    let (mut all, mut takes) = (String::new(), false);
+    for word in bare(was).full_text().split_whitespace() {
+        if taken.contains(&word) || ["of", "via"].contains(&word) {
+            takes = taken.contains(&word) && !is_written(word) && !is_usual(word);
+        }
+        if takes {
+            all += &format!(" {word}");
+        }
+    }
+    all
 }
 
 /// The limit without its name: its identity says how it counts.
@@ -203,7 +246,8 @@ pub(crate) struct Shapes<'p>(HashMap<usize, Vec<&'p ReadyLimits>>);
 impl Policies {
     /// A limit to set in place of one of a policy ([`Effect::Set`](crate::Effect::Set)). `name` is
     /// the limit's name or, if it has none, its identity, such as `sliding_log/1m`. `text` is a
-    /// limit of the same identity, or `unlimited`. It may leave out the strategy.
+    /// limit of the same identity, or `unlimited`. It may leave out the strategy and the options,
+    /// which are then those of the policy's limit.
     ///
     /// ```
     /// use tollgate_policy::{Format, Policies};

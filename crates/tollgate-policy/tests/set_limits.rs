@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
-use tollgate::{Cost, HoldKind, ManualClock, MemoryStore, Subject};
+use tollgate::{Ask, Cost, HoldKind, ManualClock, MemoryStore, Subject};
 use tollgate_policy::{
-    Answer, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling,
+    Answer, Authority, Condition, Effect, Field, Format, Gate, Outcome, Policies, Ruling,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -444,4 +444,85 @@ fn a_limit_of_several_subjects_needs_names() {
     let error = policies.ruled_limit("api", "sliding_log/1m", "5/m").unwrap_err().to_string();
     assert!(error.contains("several subjects"), "{error}");
     assert!(policies.ruled_limit("api", "own", "5/h").is_ok());
+}
+
+/// Charges without a check took more than the limit has: it denies no request while it is open.
+#[test]
+fn an_overdrawn_limit_that_is_unlimited_admits_everything() {
+    for limit in
+        ["3/m via uniform", "3/m debt 7 via uniform", "1/d via gcra", "1/366d debt 9 via gcra"]
+    {
+        let (gate, _clock) = gate(&format!("short: {limit}, long: 1000/h via gcra"));
+        let subject = Subject::from_dimensions([("field.tenant", &b"12"[..])]).unwrap();
+        let counts = gate.current().counts_of("api", &subject).unwrap().unwrap();
+        let charge = Ask::new(&subject).under(&counts.limits[0]).cost(20);
+        block_on(gate.admin().charge(charge)).unwrap();
+        assert_eq!(ask(&gate, 1).outcome(), Outcome::Denied, "{limit}");
+        set(&gate, &[("short", "unlimited")]);
+        for _ in 0..3 {
+            assert_eq!(ask(&gate, 5).outcome(), Outcome::Allowed, "{limit}");
+        }
+        let answer = block_on(gate.admin().lift(&when(&[("field.tenant", "12")]), Some("api")));
+        assert!(answer.unwrap());
+        assert_eq!(ask(&gate, 1).outcome(), Outcome::Denied, "the debt is left: {limit}");
+    }
+}
+
+/// The text of a limit leaves out options, which are as in the policy.
+#[test]
+fn options_that_are_not_written_are_those_of_the_policy() {
+    for (policy, text, full) in [
+        ("9/m debt 4 via gcra", "20/m", "20/m burst 20 debt 4 via gcra"),
+        ("9/m debt 4 via gcra", "20/m debt 0", "20/m burst 20 debt 0 via gcra"),
+        ("9/m burst 30 via gcra", "20/m via gcra", "20/m burst 30 via gcra"),
+        ("9/m burst 30 via gcra", "20/m burst=40", "20/m burst 40 via gcra"),
+        (
+            "9/month in Europe/Berlin from 15th 06:00",
+            "20/month",
+            "20/month in Europe/Berlin from 15th 06:00 via fixed_window",
+        ),
+        (
+            "9/month of tokens in Europe/Berlin from 15th",
+            "20/month of tokens in Asia/Tokyo",
+            "20/month of tokens in Asia/Tokyo from 15th via fixed_window",
+        ),
+        ("9/day in Europe/Berlin", "20/day", "20/day in Europe/Berlin via fixed_window"),
+        (
+            "9/m precision 6s rounding truncate via sliding_window",
+            "20/m",
+            "20/m precision 6s rounding truncate via sliding_window",
+        ),
+        ("9 at once hold 5m", "20 at once", "20 at once hold 5m"),
+        ("9 at once hold 5m", "20 at once hold 1m", "20 at once hold 1m"),
+        (
+            "1/m, ban 1h after 3 denials in 1m up to 1d",
+            "ban 2h after 5 denials in 2m",
+            "ban 2h after 5 denials in 2m up to 1d",
+        ),
+    ] {
+        let policies = policies(&policy.replace("9", "one: 9").replace("ban", "one: ban"));
+        let limit = policies.ruled_limit("api", "one", text).unwrap();
+        assert_eq!(limit.text(), full, "{policy} {text}");
+    }
+    let error = |text: &str| {
+        let policies = policies("one: 9/m debt 4 refill interval via token_bucket");
+        policies.ruled_limit("api", "one", text).unwrap_err().to_string()
+    };
+    assert!(error("20/m via gcra").contains("would count as `gcra/1m`"));
+    assert!(error("20/h").contains("would count as `token_bucket/1h`"));
+}
+
+/// A field that no policy reads is a mistake.
+#[test]
+fn a_field_that_no_policy_reads_is_told() {
+    let policies = policies("9/m");
+    let told = |field: &str| policies.unread(&Field::parse(field).unwrap());
+    assert_eq!(["field.tenant", "user", "ip"].map(|field| told(field).is_none()), [true; 3]);
+    for (field, says) in [
+        ("field.tennant", "did you mean `field.tenant`? The policies read `field.tenant`"),
+        ("header.x-plan", "the policies read `field.tenant`"),
+    ] {
+        let error = told(field).unwrap();
+        assert_eq!((error.what(), error.remedy()), (&*format!("no policy reads `{field}`"), says));
+    }
 }

@@ -86,7 +86,11 @@ impl Limit {
             let most = step.most().map_or_else(window, Ok)?;
             Ok((step, most))
         };
-        let (step, most) = compile(&quota).map_err(|refusal| (text, refusal))?;
+        let (mut step, most) = compile(&quota).map_err(|refusal| (text, refusal))?;
+        if quota.unit.is_uncounted() {
+            // It admits whatever was used, as charges without a check use more than a capacity.
+            step = step.with_capacity(most);
+        }
         fill_defaults(&mut quota, strategy);
         let usual = compile(&Quota { debt: None, ..quota.clone() });
         if usual.is_ok_and(|(_, usual)| usual == most) {

@@ -80,7 +80,10 @@ fn four_services_see_it_and_again_after_a_restart() {
     // Each knows it from its first answer on.
     assert!(all.iter().all(|one| ask(one, 1) == (false, 500, 0)));
     let unlimited = ["--limit", "month=unlimited", "--limit", "sliding_log/360d=1000/360d"];
-    admin(&all[2], &[&of[..], &unlimited].concat());
+    let set = admin(&all[2], &[&of[..], &unlimited].concat());
+    let replaced =
+        "\n  in place of set field.tenant = 12 in api: month = 500/30d burst 500 via gcra for 29d";
+    assert!(set.contains(replaced), "{set}");
     seen(&all, 1_000);
     assert_eq!(
         all.each_ref().map(|one| ask(one, 50)),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tollgate::{LimitSet, Unit};
 
+use super::compare::{Work, are_disjoint};
 use crate::cost::Amount;
 use crate::model::{Combine, Entry, Policy, Rule};
 use crate::problem::{Problem, Span};
@@ -12,7 +13,7 @@ use crate::spans::{FileSpans, PolicySpans};
 use crate::sum::Factor;
 
 /// The units that limits count and that costs have.
-#[derive(Default)]
+#[derive(PartialEq, Eq, Default)]
 struct Units<'p> {
     counted: BTreeSet<&'p Unit>,
     priced: BTreeSet<&'p Unit>,
@@ -40,16 +41,22 @@ pub(super) fn check(
     places: &FileSpans,
     problems: &mut Vec<Problem>,
 ) {
-    let mut together = Units::default();
-    if combine == Combine::All {
-        policies.iter().filter(|it| !it.shadow).for_each(|policy| together.add(policy));
-    }
+    let enforced: Vec<&Policy> = policies.iter().filter(|it| !it.shadow).collect();
+    let mut every = Units::default();
+    enforced.iter().for_each(|policy| every.add(policy));
+    let mut work = Work::new();
     for (policy, place) in policies.iter().zip(&places.policies).filter(|(it, _)| !it.unlimited) {
-        let mut alone = Units::default();
-        alone.add(policy);
-        let units = if combine == Combine::All && !policy.shadow { &together } else { &alone };
-        uncounted(policy, place, units, problems);
-        unpriced(policy, place, units, problems);
+        let mut units = Units::default();
+        units.add(policy);
+        if combine == Combine::All && !policy.shadow && units != every {
+            // Where there are too many to compare, all may apply together.
+            let mut may_apply = |other: &&&Policy| {
+                !work.allows(&policy.when, &other.when) || !are_disjoint(policy, other)
+            };
+            enforced.iter().filter(|it| may_apply(it)).for_each(|other| units.add(other));
+        }
+        uncounted(policy, place, &units, problems);
+        unpriced(policy, place, &units, problems);
         coarse(policy, place, problems);
     }
 }

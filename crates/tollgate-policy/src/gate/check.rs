@@ -44,12 +44,32 @@ impl<S: Store> Gate<S> {
     /// A shadow policy stays in shadow: it is checked, and never denies.
     #[must_use]
     pub fn prepare_named(&self, policy: &str, fields: &dyn Fields) -> Option<Prepared> {
+        self.prepare_by(Some(policy), fields, Prepared::fill)
+    }
+
+    /// As [`Gate::prepare`], or as [`Gate::prepare_named`] with a name, and without the rulings of
+    /// administrators: it finds the hold of a request that was ruled about later.
+    #[must_use]
+    pub fn prepare_unruled(&self, policy: Option<&str>, fields: &dyn Fields) -> Option<Prepared> {
+        self.prepare_by(policy, fields, Prepared::fill_unruled)
+    }
+
+    fn prepare_by(
+        &self,
+        policy: Option<&str>,
+        fields: &dyn Fields,
+        fill: impl FnOnce(&mut Prepared, &dyn Fields),
+    ) -> Option<Prepared> {
         let mut prepared = self.begin();
-        let place = prepared.live.policies.place_of(policy)?;
-        prepared.matched = prepared.live.policies.matched_alone(place);
-        let moment = prepared.live.policies.moment(fields);
+        let policies = &prepared.live.policies;
+        let place = policy.map(|name| policies.place_of(name).ok_or(())).transpose().ok()?;
+        let moment = policies.moment(fields);
         let fields = moment.as_ref().map_or(fields, |moment| moment as &dyn Fields);
-        prepared.fill(fields);
+        match place {
+            Some(place) => prepared.matched = policies.matched_alone(place),
+            None => policies.find(fields, &mut prepared.matched),
+        }
+        fill(&mut prepared, fields);
         Some(prepared)
     }
 

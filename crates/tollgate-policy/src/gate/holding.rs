@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tollgate::{Cost, Error, Hold, HoldKind, Holding, Limit, Period, Store, Unit};
 
 use super::live::Live;
+use super::open_holds::Priced;
 use super::shared::Inner;
 use super::{Answer, Gate, Prepared};
 use crate::outcome::Outcome;
@@ -104,7 +105,7 @@ impl<S: Store> Gate<S> {
                 let mut placing = self.0.limiter.hold(ask.holding(kind, ttl).within(plan.deadline));
                 let placed = (&mut placing).await;
                 in_doubt = unnamed(placing.in_doubt());
-                match self.0.placed(placed) {
+                match self.0.placed(placed, || plan.priced(&live)) {
                     Ok((result, hold, ahead)) => (Answer::new(&live, &plan, result), hold, ahead),
                     Err(error) => {
                         let mut answer = Answer::new(&live, &plan, Err(refused(error)?));
@@ -137,6 +138,7 @@ impl<S: Store> Inner<S> {
     pub(super) fn placed<'l>(
         &self,
         placed: Result<Holding<'l>, Error>,
+        priced: impl FnOnce() -> Priced,
     ) -> Result<Placed<'l>, Error> {
         match placed {
             Ok(Holding { decision, hold, ahead, .. }) => {
@@ -147,7 +149,7 @@ impl<S: Store> Inner<S> {
                         _ => Some(&self.holds.answered_again),
                     };
                     if hold.answer <= 1 {
-                        self.holds.open.placed(hold, decision.at(), Instant::now());
+                        self.holds.open.placed(hold, priced(), decision.at(), Instant::now());
                         self.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
                     }
                     if let Some(count) = count {
@@ -168,9 +170,15 @@ impl<S: Store> Inner<S> {
 }
 
 impl Live {
-    /// The positions of the policies that placed a hold, as far as they are still there.
-    pub(super) fn policies_of(&self, hold: &Hold) -> impl Iterator<Item = usize> {
+    /// The positions of the policies that placed a hold and of those that only brought their price,
+    /// as far as they are still there.
+    pub(super) fn policies_of<'h>(
+        &'h self,
+        hold: &'h Hold,
+        priced: &'h Priced,
+    ) -> impl Iterator<Item = usize> + use<'h> {
         let names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
+        let names = names.chain(priced.iter().map(String::as_str));
         names.filter_map(|name| self.policies.place_of(name))
     }
 
@@ -190,9 +198,9 @@ impl Live {
     }
 
     /// Notes what was committed, for the estimates to come.
-    pub(super) fn learn(&self, hold: &Hold, actual: &Cost) {
+    pub(super) fn learn(&self, (hold, priced): (&Hold, &Priced), actual: &Cost) {
         for (unit, amount) in actual.amounts().iter() {
-            let mut found = self.policies_of(hold);
+            let mut found = self.policies_of(hold, priced);
             if let Some(quantile) = found.find_map(|place| self.quantile(place, unit)) {
                 quantile.lock().add(amount);
             }
@@ -240,6 +248,12 @@ impl Plan {
             }
         }
         all.into_iter().collect()
+    }
+
+    /// The names of the policies that only bring their price.
+    fn priced(&self, live: &Live) -> Priced {
+        let policies = self.priced.iter().filter_map(|place| live.policies.policy(*place));
+        policies.map(|policy| policy.name.clone()).collect()
     }
 
     /// The hold that the policies want, and how long it lasts; `None` for a check.

@@ -131,7 +131,7 @@ impl<S: Store> Inline<'_, S> {
         let mut placing = self.gate.0.limiter.hold(ask.within(terms.deadline));
         let placed = (&mut placing).await;
         let in_doubt = unnamed(placing.in_doubt());
-        let (result, hold, ahead) = self.gate.0.placed(placed)?;
+        let (result, hold, ahead) = self.gate.0.placed(placed, Default::default)?;
         let answer = self.gate.charged_limits(result, None, terms, started)?;
         Ok(Admission { answer, hold, commits: Commits::default(), in_doubt, ahead })
     }

@@ -22,9 +22,12 @@ pub(super) struct OpenHolds {
     known: Mutex<HoldEnds>,
 }
 
+/// The names of policies that only brought their price to a hold: it has no counts of theirs.
+pub(super) type Priced = Box<[String]>;
+
 #[derive(Debug, Default)]
 struct HoldEnds {
-    ends: HashMap<u64, End>,
+    ends: HashMap<u64, (End, Priced)>,
     swept: Option<Instant>,
 }
 
@@ -41,8 +44,9 @@ fn between(from: Time, to: Time) -> Duration {
 }
 
 impl OpenHolds {
-    /// Notes a hold that was placed at a time of the store, which is now.
-    pub(super) fn placed(&self, hold: &Hold, at: Time, now: Instant) {
+    /// Notes a hold that was placed at a time of the store, which is now, at the prices of these
+    /// policies too.
+    pub(super) fn placed(&self, hold: &Hold, priced: Priced, at: Time, now: Instant) {
         let key = self.key(hold);
         let mut known = self.known.lock();
         let is_due = |swept: Instant| now.saturating_duration_since(swept) >= BETWEEN_SWEEPS;
@@ -51,14 +55,14 @@ impl OpenHolds {
         }
         if known.ends.len() < MAX_KNOWN {
             let end = End { by_store: hold.end, here: now + between(at, hold.end) };
-            known.ends.insert(key, end);
+            known.ends.insert(key, (end, priced));
         }
     }
 
     /// Notes the new end of a hold.
     pub(super) fn renewed(&self, hold: &Hold) {
         let key = self.key(hold);
-        if let Some(End { by_store, here }) = self.known.lock().ends.get_mut(&key) {
+        if let Some((End { by_store, here }, _)) = self.known.lock().ends.get_mut(&key) {
             let sooner = here.checked_sub(between(hold.end, *by_store));
             *here = sooner.unwrap_or(*here) + between(*by_store, hold.end);
             *by_store = hold.end;
@@ -69,6 +73,12 @@ impl OpenHolds {
     pub(super) fn over(&self, hold: &Hold) {
         let key = self.key(hold);
         self.known.lock().ends.remove(&key);
+    }
+
+    /// The policies that only brought their price to a hold, where it was placed here.
+    pub(super) fn priced(&self, hold: &Hold) -> Priced {
+        let key = self.key(hold);
+        self.known.lock().ends.get(&key).map(|(_, priced)| priced.clone()).unwrap_or_default()
     }
 
     /// How many are open.
@@ -93,7 +103,7 @@ impl OpenHolds {
 
 impl HoldEnds {
     fn sweep(&mut self, now: Instant) {
-        self.ends.retain(|_, end| end.here > now);
+        self.ends.retain(|_, (end, _)| end.here > now);
         self.swept = Some(now);
     }
 }
@@ -121,7 +131,7 @@ mod tests {
         let end = |seconds| at.plus(SECOND * seconds);
         let [short, mut renewed, settled] = [end(1), end(1), end(9)].map(slot);
         for hold in [&short, &renewed, &settled] {
-            open.placed(hold, at, begin);
+            open.placed(hold, Priced::default(), at, begin);
         }
         assert_eq!(open.count(begin), 3);
         renewed.end = end(5);
@@ -134,7 +144,7 @@ mod tests {
         assert_eq!(open.count(begin + 5 * SECOND), 0);
         // A renewal for a shorter time has the hold for a shorter time.
         let mut cut = slot(end(9));
-        open.placed(&cut, at, begin);
+        open.placed(&cut, Priced::default(), at, begin);
         cut.end = end(2);
         open.renewed(&cut);
         assert_eq!([1, 2].map(|after| open.count(begin + SECOND * after)), [1, 0]);
@@ -146,7 +156,7 @@ mod tests {
         let name = "b1946ac92492d2347c6235b4d2611184".parse().unwrap();
         for subject in ["a", "b", "a"] {
             let named = HoldId::named(HoldKind::Acquire, name);
-            open.placed(&hold(named, subject, at.plus(SECOND)), at, now);
+            open.placed(&hold(named, subject, at.plus(SECOND)), Priced::default(), at, now);
         }
         assert_eq!(open.count(now), 2);
         open.over(&hold(HoldId::of_any_kind(name), "a", Time::default()));
@@ -159,10 +169,10 @@ mod tests {
     fn what_is_known_is_bounded_and_ended_holds_make_room() {
         let (open, begin, at) = (OpenHolds::default(), Instant::now(), Time::from_micros(7));
         for _ in 0..MAX_KNOWN + 9 {
-            open.placed(&slot(at.plus(SECOND)), at, begin);
+            open.placed(&slot(at.plus(SECOND)), Priced::default(), at, begin);
         }
         assert_eq!(open.count(begin), MAX_KNOWN);
-        open.placed(&slot(at.plus(9 * SECOND)), at, begin + SECOND);
+        open.placed(&slot(at.plus(9 * SECOND)), Priced::default(), at, begin + SECOND);
         assert_eq!(open.count(begin + SECOND), 1);
     }
 }

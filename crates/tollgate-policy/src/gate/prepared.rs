@@ -49,6 +49,13 @@ impl Prepared {
         ttl.map(|ttl| (kind, ttl))
     }
 
+    /// Whether the request is admitted without a store call, since no limit applies to it: it is
+    /// exempt, or the policies count nothing for it. Nothing is held for it then.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.plan.early.as_ref().is_some_and(|early| early.outcome == Outcome::Unlimited)
+    }
+
     /// Names the hold that the request places, as [`tollgate::Ask::named`]. A check places none,
     /// and ignores it.
     pub fn named(self, name: Option<HoldName>) -> Self {
@@ -78,6 +85,12 @@ impl Prepared {
         if let Some(rulings) = self.live.rulings.clone() {
             return self.fill_ruled(&rulings, fields);
         }
+        self.fill_unruled(fields);
+    }
+
+    /// The same, whatever the rulings are.
+    #[inline(always)]
+    pub(super) fn fill_unruled(&mut self, fields: &dyn Fields) {
         let Self { live, matched, plan, .. } = self;
         plan.fill(live, &matched.enforced, fields);
         self.fill_shadows(|_| true, fields, |_| ());

@@ -6,6 +6,7 @@ use core::time::Duration;
 use tollgate::{Ask, Cost, Error, Hold, HoldKind, Settled, Store, Unit};
 
 use super::live::Live;
+use super::open_holds::Priced;
 use super::shared::Inner;
 use super::{Gate, Prepared};
 
@@ -41,7 +42,8 @@ impl<S: Store> Holds<'_, S> {
     pub async fn commit(self, hold: &Hold, actual: impl Into<Cost>) -> Result<Settled, Error> {
         let actual = actual.into();
         let is_used = !actual.amounts().is_zero();
-        let charged = self.gate.0.live.load().charged(hold, &actual);
+        let priced = self.gate.0.holds.open.priced(hold);
+        let charged = self.gate.0.live.load().charged((hold, &priced), &actual);
         let settled = self.gate.0.limiter.commit(hold, charged.clone()).await;
         match &settled {
             Ok(settled) => {
@@ -50,7 +52,7 @@ impl<S: Store> Holds<'_, S> {
                     hold.kind() != HoldKind::Acquire && (is_used || !hold.id.is_of_any_kind());
                 if !settled.already {
                     if is_units {
-                        self.gate.0.live.load().learn(hold, &settled.actual);
+                        self.gate.0.live.load().learn((hold, &priced), &settled.actual);
                     }
                     self.gate.0.holds.cut(&actual, &charged);
                     self.gate.0.cross_by_commit(hold, settled);
@@ -155,15 +157,15 @@ impl<S: Store> Holds<'_, S> {
 impl Live {
     /// The part of used units that is charged: of each unit at most the `max` of its policy. What
     /// is held and no estimate is charged, too, unless it is named.
-    fn charged(&self, hold: &Hold, actual: &Cost) -> Cost {
+    fn charged(&self, (hold, priced): (&Hold, &Priced), actual: &Cost) -> Cost {
         let most = |unit: &Unit| {
-            let mut policies = self.policies_of(hold);
+            let mut policies = self.policies_of(hold, priced);
             policies.find_map(|place| Some(self.reserve(place, unit)?.max)).unwrap_or(u64::MAX)
         };
         let named = actual.amounts();
         let cut = named.iter().map(|(unit, amount)| (*unit, amount.min(most(unit))));
         let is_constant = |unit: &Unit| {
-            let mut policies = self.policies_of(hold);
+            let mut policies = self.policies_of(hold, priced);
             policies.any(|place| {
                 self.policies.policy(place).is_some_and(|policy| {
                     policy.cost.of(unit).is_some_and(|amount| amount.reserve().is_none())
@@ -176,7 +178,7 @@ impl Live {
         });
         // An override may not count a unit that its policy prices.
         let is_priced = |unit: &Unit| {
-            let mut policies = self.policies_of(hold);
+            let mut policies = self.policies_of(hold, priced);
             policies.any(|place| {
                 let policy = self.policies.policy(place);
                 policy.is_some_and(|policy| policy.cost.of(unit).is_some())

@@ -248,3 +248,37 @@ fn policies_that_share_an_estimate_commit_it_once() {
     let placed = admit(&gate, &[]);
     assert_eq!(placed.commits.used(|_| Some(7), 0), Some(Cost::from(7)));
 }
+
+/// A policy that only brings its price estimates, is read and is learned from as one that counts.
+#[test]
+fn a_price_alone_has_its_quantile_its_headers_and_its_max() {
+    let (gate, _) = gate(
+        r#"
+version = 1
+match = "all"
+[[policies]]
+name = "budget"
+on_failure = "deny"
+limits = [{ subject = "everyone=all", limit = ["900/h", "900000/h of tokens via gcra"] }]
+[[policies]]
+name = "price"
+on_failure = "deny"
+cost = { tokens = { reserve = "p50", otherwise = 500, max = 8000, hold = "2m", commit = "header.x-tokens" } }
+limits = [{ subject = "user", absent = "skip", limit = "900/h of tokens" }]
+"#,
+    );
+    for _ in 0..20 {
+        let placed = admit(&gate, &[]);
+        assert_eq!(placed.commits.used(|_| Some(40), 0), Some(cost("tokens=40")));
+        let hold = placed.hold.unwrap();
+        assert_eq!(hold.cost, cost("requests=1,tokens=500"));
+        block_on(gate.holds().commit(&hold, cost("tokens=40"))).unwrap();
+    }
+    let hold = held(&gate, &[]);
+    assert_eq!(hold.cost, cost("requests=1,tokens=40"));
+    let settled = block_on(gate.holds().commit(&hold, cost("tokens=9000"))).unwrap();
+    assert_eq!(settled.actual.amounts().named(&"tokens".parse().unwrap()), Some(8_000));
+    let mut prepared = gate.prepare(&fields(&[]));
+    prepared.cost(cost("tokens=8001")).unwrap();
+    assert_eq!(block_on(gate.admit(prepared)).answer.outcome(), Outcome::Never);
+}

@@ -391,7 +391,7 @@ impl Admin {
         let hold = service.signed(&hold)?;
         let written = hold.counts.iter().filter_map(|(it, _)| self.api.metrics.written(it));
         of.subjects = written.collect::<Vec<_>>().join(" ");
-        service.release(&hold).await?;
+        service.release(&hold.into()).await?;
         Ok(json(&Released::new()))
     }
 

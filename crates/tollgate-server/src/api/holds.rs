@@ -5,8 +5,8 @@ use core::time::Duration;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tollgate::HoldName;
 use tollgate::wire::{Committed, Released};
-use tollgate::{Hold, HoldName};
 
 use super::answer::json;
 use super::check::Denial;
@@ -16,8 +16,8 @@ use super::question::{QuestionJson, not_null, read_one};
 use super::text::Text;
 use crate::http::Reply;
 use crate::operations::Operation;
-use crate::service::{Answered, HoldTerms, Service, hold_name};
-use crate::wire::{held, renewed};
+use crate::service::{Answered, HoldTerms, HoldToSettle, Service, hold_name};
+use crate::wire::renewed;
 
 /// The header with the hold.
 const HOLD: HeaderName = HeaderName::from_static("tollgate-hold");
@@ -37,7 +37,7 @@ struct SettleJson<'a> {
 }
 
 /// A hold that its caller named, its used units, and its time from now.
-type Named<'a> = (Hold, Option<UsedJson>, Option<Text<'a>>);
+type Named<'a> = (HoldToSettle, Option<UsedJson>, Option<Text<'a>>);
 
 /// The same of a hold that its caller named: the question that it was asked by, with its `id`.
 fn settled_by_id<'a>(service: &Service, body: &'a [u8]) -> Result<Option<Named<'a>>, Problem> {
@@ -72,11 +72,11 @@ pub(super) async fn settle(
     if denial.is_given() {
         return Err(Problem::bad("nothing is denied here: leave the query out").at("deny_status"));
     }
-    let (mut hold, actual, ttl) = match settled_by_id(service, body)? {
+    let (mut held, actual, ttl) = match settled_by_id(service, body)? {
         Some(named) => named,
         None => {
             let SettleJson { hold, actual, ttl } = read_one(body)?;
-            (service.signed(&hold)?, actual, ttl)
+            (service.signed(&hold)?.into(), actual, ttl)
         }
     };
     for (is_given, is_for, field) in
@@ -91,17 +91,17 @@ pub(super) async fn settle(
             let missing = || Problem::bad("missing field `actual`: the units used").at("actual");
             let settled = {
                 let UsedJson(actual) = actual.ok_or_else(missing)?;
-                service.commit(&hold, actual).await?
+                service.commit(&held, actual).await?
             };
-            json(&Committed::new(&hold, &settled))
+            json(&Committed::new(&held.hold, &settled))
         }
         Operation::Renew => {
             let ttl = ttl.map(|Text(text)| ttl_of(&text)).transpose()?;
-            let holding = service.renew(&mut hold, ttl).await?;
-            json(&renewed(holding, hold.id.is_of_any_kind()))
+            let holding = service.renew(&mut held.hold, ttl).await?;
+            json(&renewed(holding, held.hold.id.is_of_any_kind()))
         }
         _ => {
-            service.release(&hold).await?;
+            service.release(&held).await?;
             json(&Released::new())
         }
     })
@@ -128,7 +128,7 @@ pub(super) async fn place(
     let question = question.into_question(service)?;
     let Answered { held: answered, holding, undelivered } = service.hold(question, terms).await?;
     let text = holding.as_ref().and_then(|holding| header_of(&holding.hold));
-    let mut response = json(&held(&answered, holding));
+    let mut response = json(&crate::wire::held(&answered, holding));
     response.headers_mut().extend(text.map(|text| (HOLD, text)));
     if let Some(undelivered) = undelivered {
         undelivered.attach(response.extensions_mut());

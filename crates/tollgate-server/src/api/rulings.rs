@@ -121,6 +121,15 @@ pub(super) async fn rule(
     }
     let ruling = gate.admin().as_stored(about.ruling(effect, gate)?);
     *of = ruling.to_string();
+    let current = gate.current();
+    let unread = ruling.when.iter().find_map(|it| current.policies().unread(&it.field));
+    // Fields of requests without a policy can be banned and exempt, and have no limits to set.
+    if let (Effect::Set, Some(error)) = (effect, &unread) {
+        return Err(Problem::bad(error.to_string()).at("when"));
+    }
+    gate.admin().read_rulings().await.map_err(Refusal::from)?;
+    let is_same = |(it, _): &(Ruling, _)| it.when == ruling.when && it.policy == ruling.policy;
+    let replaced = gate.admin().rulings().into_iter().find(is_same);
     gate.admin().rule(&ruling, lasts).await.map_err(Refusal::from)?;
     let lacking = ruling.when.iter().find_map(|condition| {
         let option = api.auth.lacks(&condition.field)?;
@@ -131,8 +140,12 @@ pub(super) async fn rule(
         ))
     });
     let mut answer = serde_json::json!({ "ruled": ruling_json((ruling, lasts)) });
-    if let Some(lacking) = lacking {
-        answer["warning"] = lacking.into();
+    if let Some(replaced) = replaced {
+        answer["replaced"] = serde_json::json!(ruling_json(replaced));
+    }
+    let unread = unread.map(|error| format!("{}: {}", error.what(), error.remedy()));
+    if let Some(warning) = unread.or(lacking) {
+        answer["warning"] = warning.into();
     }
     Ok(json(&answer))
 }

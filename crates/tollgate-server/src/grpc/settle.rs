@@ -11,7 +11,7 @@ use tollgate_policy::{OnFailure, Terms};
 use tonic::Status;
 
 use super::question::{Hits, entries};
-use crate::service::{By, Description, Kind, Question, Refusal, Service, hold_name};
+use crate::service::{By, Description, HoldToSettle, Kind, Question, Refusal, Service, hold_name};
 
 /// The key of an entry whose value is a hold. The only other entry of its descriptor may be the
 /// unit.
@@ -140,9 +140,9 @@ pub(super) async fn settle(
         match named {
             Named::Text(text) => settle_text(service, place, text, actual).await?,
             Named::Id(id, question) => {
-                let hold = named_hold(service, id, &question).map_err(|why| status(place, why))?;
-                let actual = actual.unwrap_or_else(|| as_it_ends(&hold));
-                service.commit(&hold, actual).await.map_err(|why| status(place, why))?;
+                let held = named_hold(service, id, &question).map_err(|why| status(place, why))?;
+                let actual = actual.unwrap_or_else(|| as_it_ends(&held.hold));
+                service.commit(&held, actual).await.map_err(|why| status(place, why))?;
             }
         }
     }
@@ -229,7 +229,11 @@ async fn settle_text(
 }
 
 /// The hold with an id, of the question that these entries are.
-fn named_hold(service: &Service, id: &str, entries: &[(&str, &str)]) -> Result<Hold, Refusal> {
+fn named_hold(
+    service: &Service,
+    id: &str,
+    entries: &[(&str, &str)],
+) -> Result<HoldToSettle, Refusal> {
     let name = hold_name(id)?;
     let missing = "the hold is missing: beside its id give its question";
     service.named(Question::new(by(service, entries, missing)?), name)

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate::{Hold, HoldName};
+use tollgate::HoldName;
 use tollgate_policy::{OnFailure, Terms};
 
 use super::arguments::{ID, ON, POLICY};
@@ -11,12 +11,12 @@ use super::command::Command;
 use super::options::Options;
 use super::question::{begin_of_options, by_policies_of, parts, texts};
 use super::why::{self, Why, refused};
-use crate::service::{By, Question, Service, hold_name};
+use crate::service::{By, HoldToSettle, Question, Service, hold_name};
 
 /// A hold, and the rest of the command beside it.
 #[derive(Debug)]
 pub(super) struct HeldCommand<'w> {
-    pub(super) hold: Hold,
+    pub(super) held: HoldToSettle,
     /// The words between the hold and the options.
     own: Vec<&'w str>,
     pub(super) options: Options<'w>,
@@ -48,7 +48,7 @@ impl<'w> HeldCommand<'w> {
             let hold = service.signed(hold).map_err(refused)?;
             let (own, options) = rest.split_at(own);
             let options = Options::read(command.arguments, options)?;
-            Self { hold, own: own.to_vec(), options }
+            Self { held: hold.into(), own: own.to_vec(), options }
         };
         match which.own.len() == own {
             true => Ok(which),
@@ -96,6 +96,6 @@ fn named<'w>(
     } else {
         By::Limits { parts: parts(what, service)?, shard, terms: Terms::new(OnFailure::Deny) }
     };
-    let hold = service.named(Question::new(by), name).map_err(refused)?;
-    Ok(HeldCommand { hold, own: own.to_vec(), options })
+    let held = service.named(Question::new(by), name).map_err(refused)?;
+    Ok(HeldCommand { held, own: own.to_vec(), options })
 }

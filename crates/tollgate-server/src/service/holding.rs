@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Cost, Error, Hold, HoldKind, HoldName, Patience, Settled, Time};
+use tollgate::{Cost, Error, Hold, HoldId, HoldKind, HoldName, Patience, Settled, Time};
 use tollgate_policy::{Admission, OnFailure};
 
 use crate::listen::Undelivered;
@@ -106,6 +106,20 @@ pub(crate) struct Holding {
     pub(crate) fence: u64,
     /// When it ends by itself.
     pub(crate) end: Time,
+}
+
+/// A hold to settle.
+#[derive(Debug)]
+pub(crate) struct HoldToSettle {
+    pub(crate) hold: Hold,
+    /// Whether no limit applies to its question now, so that there may be no hold.
+    is_unlimited: bool,
+}
+
+impl From<Hold> for HoldToSettle {
+    fn from(hold: Hold) -> Self {
+        Self { hold, is_unlimited: false }
+    }
 }
 
 /// The answer to a question for a hold.
@@ -241,34 +255,50 @@ impl Service {
     ///
     /// # Errors
     /// A question by which nothing could be held.
-    pub(crate) fn named(&self, question: Question<'_>, name: HoldName) -> Result<Hold, Refusal> {
+    pub(crate) fn named(
+        &self,
+        question: Question<'_>,
+        name: HoldName,
+    ) -> Result<HoldToSettle, Refusal> {
         question.without_kind()?;
         question.without_waiting()?;
         match question.by {
             By::Policies { policy, fields } => {
-                let prepared = self.prepared(policy.as_deref(), &fields, None)?;
-                self.gate.holds().named(&prepared.named(Some(name)))?.ok_or_else(|| {
+                let policy = policy.as_deref();
+                let mut prepared = self.prepared(policy, &fields, None)?;
+                let is_unlimited = prepared.is_unlimited();
+                // A ban or an exemption may be newer than the hold.
+                if prepared.question().is_none()
+                    && let Some(unruled) = self.gate.prepare_unruled(policy, &fields)
+                {
+                    prepared = unruled;
+                }
+                let hold = self.gate.holds().named(&prepared.named(Some(name)))?;
+                let nothing = is_unlimited.then(|| nothing_held(name));
+                let hold = hold.or(nothing).ok_or_else(|| {
                     let detail = "no policy with limits applies to these fields, so that nothing \
                                   is held: give the fields of the acquire";
                     Refusal::new(Kind::Conflict, detail).at("fields")
-                })
+                })?;
+                Ok(HoldToSettle { hold, is_unlimited })
             }
             By::Limits { parts, shard, .. } => {
                 self.takes(&parts)?;
                 let ask = ask(&parts, shard.as_deref())?.named(name);
-                Ok(self.gate.holds().named_under(ask)?)
+                Ok(self.gate.holds().named_under(ask)?.into())
             }
         }
     }
 
-    /// Settles a hold: so much was used.
+    /// Settles a hold: so much was used. Where no limit applies to its question and it is not open,
+    /// it answers as the reserve did: nothing is charged.
     ///
     /// # Errors
     /// A hold that is not open; too many units, or units for a slot; or a store that could not
     /// answer.
     pub(crate) async fn commit(
         &self,
-        hold: &Hold,
+        HoldToSettle { hold, is_unlimited }: &HoldToSettle,
         actual: impl Into<Cost>,
     ) -> Result<Settled, Refusal> {
         let (actual, most) = (actual.into(), tollgate::MAX_COST);
@@ -276,16 +306,24 @@ impl Service {
             let detail = format!("`actual` is 0 to 2^40 = {most}, not {units}");
             return Err(Refusal::invalid(detail).at("actual"));
         }
-        Ok(self.gate.holds().commit(hold, actual).await?)
+        let nothing = || Ok(Settled::now(0.into(), Vec::new(), Default::default()));
+        if hold.counts.is_empty() {
+            return nothing();
+        }
+        match self.gate.holds().commit(hold, actual).await {
+            Err(Error::NotOpen(_)) if *is_unlimited => nothing(),
+            settled => Ok(settled?),
+        }
     }
 
     /// Gives back what a hold keeps, without a charge. Twice is as once.
     ///
     /// # Errors
     /// A hold that is not open; or a store that could not answer.
-    pub(crate) async fn release(&self, hold: &Hold) -> Result<(), Refusal> {
+    pub(crate) async fn release(&self, held: &HoldToSettle) -> Result<(), Refusal> {
+        let hold = &held.hold;
         if hold.id.name().is_some() {
-            return Ok(self.gate.holds().commit(hold, 0).await.map(drop)?);
+            return self.commit(held, 0).await.map(drop);
         }
         if self.gate.holds().release(hold).await? || self.was_released(hold).await? {
             return Ok(());
@@ -319,7 +357,7 @@ impl Service {
         hold: &mut Hold,
         ttl: Option<Duration>,
     ) -> Result<Holding, Refusal> {
-        if !self.gate.holds().renew(hold, ttl).await? {
+        if hold.counts.is_empty() || !self.gate.holds().renew(hold, ttl).await? {
             let detail = format!(
                 "the hold is not open: {NOT_OPEN}; others may have what it kept: stop, and ask for \
                  a new one"
@@ -328,4 +366,9 @@ impl Service {
         }
         Ok(self.holding(hold))
     }
+}
+
+/// A hold on no count, as of a request that no limit applies to.
+fn nothing_held(name: HoldName) -> Hold {
+    Hold::new(HoldId::of_any_kind(name), 0, 0, Time::default(), [])
 }

@@ -25,7 +25,9 @@ pub use caller_limits::CallerLimits;
 pub(crate) use charging::Charge;
 pub(crate) use delivery::{Deliveries, Fate};
 pub(crate) use description::{DescribedFields, Description, HASH_OR_KEY, Reading, looks_hashed};
-pub(crate) use holding::{Answered, Holding, Terms as HoldTerms, hold_name, kind_of_peek};
+pub(crate) use holding::{
+    Answered, HoldToSettle, Holding, Terms as HoldTerms, hold_name, kind_of_peek,
+};
 pub(crate) use inline_limits::InlineLimits;
 pub(crate) use question::{Act, By, Parts, Question};
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};

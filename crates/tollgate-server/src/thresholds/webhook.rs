@@ -10,6 +10,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{Request, StatusCode, Uri};
@@ -32,6 +33,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses between the attempts: 1 s, and each twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 10;
+
+/// The most reports that are sent, or wait to be tried again, at a time.
+const MAX_IN_FLIGHT: usize = 16;
 
 /// The status that the receiver of a webhook answers, or the reason why it answers none.
 pub type Posted<'c> = Pin<Box<dyn Future<Output = Result<StatusCode, String>> + Send + 'c>>;
@@ -77,29 +81,31 @@ impl Webhook {
         Ok(Self { url, key, client })
     }
 
-    /// Delivers what comes, one report after the other.
+    /// Delivers what comes. A report that is not taken does not delay the others.
     pub(super) async fn deliver(
         &self,
-        mut reports: mpsc::Receiver<Crossing>,
+        reports: mpsc::Receiver<Crossing>,
         counts: &ThresholdCounts,
     ) {
-        while let Some(crossing) = reports.recv().await {
-            let result = self.persist(&crossing).await;
-            let delivery = match &result {
-                Ok(()) => Delivery::Delivered,
-                Err(_) => Delivery::Failed,
-            };
-            counts.deliver(delivery);
-            if let Err(why) = result {
-                // The path may be a secret.
-                let (host, policy) = (self.url.authority(), &crossing.policy);
-                let host = host.map_or("", http::uri::Authority::as_str);
-                tracing::warn!(
-                    target: "tollgate",
-                    "the webhook at {host} did not take a report of `{policy}`: {why}"
-                );
-            }
-        }
+        let next =
+            async |mut reports: mpsc::Receiver<Crossing>| Some((reports.recv().await?, reports));
+        let each = stream::unfold(reports, next);
+        each.for_each_concurrent(MAX_IN_FLIGHT, |crossing| self.deliver_one(crossing, counts))
+            .await;
+    }
+
+    async fn deliver_one(&self, crossing: Crossing, counts: &ThresholdCounts) {
+        let Err(why) = self.persist(&crossing).await else {
+            return counts.deliver(Delivery::Delivered);
+        };
+        counts.deliver(Delivery::Failed);
+        // The path may be a secret.
+        let (host, policy) = (self.url.authority(), &crossing.policy);
+        let host = host.map_or("", http::uri::Authority::as_str);
+        tracing::warn!(
+            target: "tollgate",
+            "the webhook at {host} did not take a report of `{policy}`: {why}"
+        );
     }
 
     /// Tries until it is delivered, it is refused, or there are no attempts left.

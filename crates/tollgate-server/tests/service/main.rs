@@ -25,6 +25,7 @@ mod resp;
 mod rulings;
 mod secured;
 mod set_limits;
+mod thresholds;
 mod top;
 mod units;
 mod waits;

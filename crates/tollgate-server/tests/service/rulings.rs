@@ -74,6 +74,43 @@ async fn an_administrator_bans_and_exempts() {
     }
 }
 
+/// A hold by its id is settled as it was asked for: nothing was held of an exempt client, and what
+/// was held before a ban or an exemption is charged.
+#[tokio::test]
+async fn a_hold_by_its_id_is_settled_whatever_was_ruled_since() {
+    let service = service(AnyStore::Memory(MemoryStore::new())).await;
+    let (mut client, mut admin) = (service.client().await, service.admin().await);
+    let body = |id: u64, more: Value| {
+        let mut body = json!({"policy": "login", "fields": {"ip": "192.0.2.7"}});
+        body["id"] = json!(format!("{id:032}"));
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.to_string()
+    };
+    let mut settle = async |act: &str, id: u64, more: Value| {
+        let reply = client.post(&format!("/v1/{act}"), &body(id, more)).await;
+        (reply.status.as_u16(), reply.json())
+    };
+    let rule = json!({"when": {"ip": "192.0.2.7"}, "policy": "login", "for": "1h"});
+    let (ttl, one) = (json!({"ttl": "60s"}), json!({"actual": 1}));
+    for id in [1, 2] {
+        assert_eq!(settle("reserve", id, ttl.clone()).await.0, 200);
+    }
+    ruled(&mut admin, "exempt", &rule).await;
+    let (status, reserved) = settle("reserve", 3, ttl.clone()).await;
+    assert_eq!((status, &reserved["hold"]), (200, &Value::Null));
+    let nothing = json!({"already": false, "actual": 0, "limits": []});
+    assert_eq!(settle("commit", 3, one.clone()).await, (200, nothing));
+    assert_eq!(settle("release", 3, json!({})).await, (200, json!({"released": true})));
+    assert_eq!(settle("renew", 3, ttl.clone()).await.0, 409);
+    let (status, committed) = settle("commit", 1, one.clone()).await;
+    assert_eq!((status, &committed["actual"]), (200, &json!(1)));
+    ruled(&mut admin, "ban", &rule).await;
+    assert_eq!(settle("reserve", 4, ttl.clone()).await.1["outcome"], "banned");
+    assert_eq!(settle("commit", 4, one.clone()).await.0, 409, "it was denied");
+    let (status, committed) = settle("commit", 2, one).await;
+    assert_eq!((status, &committed["actual"]), (200, &json!(1)));
+}
+
 #[tokio::test]
 async fn what_makes_no_sense_is_refused() {
     let service = service(AnyStore::Memory(MemoryStore::new())).await;

@@ -197,6 +197,10 @@ async fn what_makes_no_sense_is_refused() {
         assert!(detail.contains(says), "{body}: {detail}");
         assert_eq!(problem["field"], field, "{body}: {detail}");
     }
+    let mistyped = with("when", json!({"field.tennant": "12"}));
+    let refused = admin.post("/v1/admin/set", &mistyped).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert!(refused.text.contains("did you mean `field.tenant`?"), "{}", refused.text);
     // One wrong limit beside a right one: neither is set.
     let both = with("limits", json!({"short": "5/30d", "token_bucket/60d": "5/h"}));
     assert_eq!(admin.post("/v1/admin/set", &both).await.status, StatusCode::BAD_REQUEST);
@@ -230,4 +234,27 @@ async fn a_raise_drops_cached_denials() {
     println!("the raise was seen after {:?}", began.elapsed());
     assert_eq!(numbers(&check(&mut client, "12", 1).await), ("allowed", 0, 0));
     assert_eq!(check(&mut client, "12", 1).await["outcome"], "denied");
+}
+
+/// A ruling about the same requests is replaced, and the answer has it.
+#[tokio::test]
+async fn an_answer_says_what_was_replaced() {
+    let service = service(AnyStore::Memory(MemoryStore::new())).await;
+    let mut admin = service.admin().await;
+    let first = set(&mut admin, json!({"short": "500/30d"})).await;
+    assert_eq!(first.get("replaced"), None);
+    let second = set(&mut admin, json!({"token_bucket/60d": "9/60d"})).await;
+    let replaced = &second["replaced"];
+    assert_eq!(
+        (&replaced["effect"], &replaced["limits"]),
+        (&"set".into(), &json!({"short": "500/30d burst 500 via gcra"}))
+    );
+    let ban = json!({"when": {"field.tenant": "12"}, "policy": "api", "for": "1h"}).to_string();
+    let banned = admin.post("/v1/admin/ban", &ban).await.json();
+    assert!(banned["replaced"]["limits"].get("short").is_none(), "{banned}");
+    assert!(banned["replaced"]["limits"].get("token_bucket/60d").is_some(), "{banned}");
+    // A field that only callers know may be banned.
+    let ban = json!({"when": {"field.tennant": "12"}, "for": "1h"}).to_string();
+    let warning = admin.post("/v1/admin/ban", &ban).await.json()["warning"].to_string();
+    assert!(warning.contains("no policy reads `field.tennant`: did you mean"), "{warning}");
 }

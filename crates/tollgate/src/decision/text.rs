@@ -9,7 +9,7 @@ impl fmt::Display for Decision<'_> {
     /// One line for humans.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binding = self.binding();
-        let (subject, limit) = (binding.subject(), binding.limit());
+        let (subject, limit) = (binding.subject(), binding.limit().shown());
         match self.verdict() {
             Verdict::Allow => {
                 write!(

@@ -50,6 +50,12 @@ impl Limit {
             .map_err(|(text, refusal)| ParseError::whole(&text, refusal.what, refusal.remedy))
     }
 
+    /// The full text for people: `unlimited` where it counts nothing ([`Limit::uncounted`]).
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        if self.is_uncounted() { "unlimited" } else { self.full_text() }
+    }
+
     /// True when it counts nothing, as [`Limit::uncounted`] makes it.
     #[must_use]
     pub fn is_uncounted(&self) -> bool {
@@ -69,6 +75,19 @@ fn shortest() -> Option<BanLength> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No text for people has the sign of a unit that is not counted.
+    #[test]
+    fn it_is_shown_as_unlimited() {
+        let limit: Limit = "3/m of tokens via uniform".parse().unwrap();
+        let open = limit.uncounted().unwrap();
+        assert_eq!((open.shown(), limit.shown()), ("unlimited", limit.full_text()));
+        assert_eq!(open.unit().beyond(9), "the cost is above 9 tokens");
+        let limiter = crate::Limiter::memory(crate::LimitSet::from(open));
+        let cost = crate::Cost::of_unit(*limit.unit(), 5);
+        let said = limiter.check(crate::Ask::new("bob").cost(cost)).now().unwrap().to_string();
+        assert!(said.ends_with("left (unlimited)"), "{said}");
+    }
 
     #[test]
     fn its_text_is_itself_and_its_identity_that_of_the_limit() {

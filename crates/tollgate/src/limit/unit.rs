@@ -80,7 +80,7 @@ impl Unit {
         match *self {
             Self::REQUESTS => format!("the cost is above {limit}"),
             Self::SLOTS => format!("more slots are asked for than there are, {limit}"),
-            other => format!("the cost is above {limit} {other}"),
+            other => format!("the cost is above {limit} {}", other.name()),
         }
     }
 }

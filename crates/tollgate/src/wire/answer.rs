@@ -167,7 +167,7 @@ impl<'a> From<decision::Report<'a>> for Report<'a> {
             subject: report.subject(),
             policy: report.policy(),
             identity: limit.identity(),
-            limit: if limit.is_uncounted() { "unlimited" } else { limit.full_text() },
+            limit: limit.shown(),
             capacity: limit.capacity(),
             remaining: report.remaining(),
             unit: limit.unit().name(),

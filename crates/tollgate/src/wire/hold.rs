@@ -81,7 +81,7 @@ objects! {
         policy: Option<&'a str>,
         /// The limit's identity.
         identity: &'a str,
-        /// The limit in its full form.
+        /// The limit in its full form, or `unlimited`.
         limit: &'a str,
         /// Whether a check would have admitted the units.
         fits: bool,
@@ -166,7 +166,7 @@ impl<'a> From<ChargedLimit<'a>> for Charged<'a> {
             subject: done.subject.as_str(),
             policy: done.policy,
             identity: done.limit.identity(),
-            limit: done.limit.full_text(),
+            limit: done.limit.shown(),
             fits,
             cut,
             remaining,

@@ -44,4 +44,22 @@ pub(super) fn an_uncounted_limit_keeps_its_count<M: StoreMaker>(maker: &M) {
         assert_eq!(world.refund(&receipt).given, [0, 5], "{text}");
         assert_eq!(left(&limits), [8, 100 - 2 - 20 - 10], "{text}");
     }
+    overdrawn(maker);
+}
+
+/// Charges without a check have taken more than the limit: open, it denies nothing, and its count
+/// stays overdrawn.
+fn overdrawn<M: StoreMaker>(maker: &M) {
+    for text in
+        ["a: 3/1m debt 9 via uniform, b: 100/1h via gcra", "a: 1/1d via gcra, b: 9/1s via gcra"]
+    {
+        let world = World::new(maker, text, START_US);
+        let limits = set(text);
+        let [a, b] = limits.limits() else { unreachable!("two limits") };
+        let open = LimitSet::new(vec![a.uncounted().unwrap(), b.clone()]).unwrap();
+        world.charge_each(Ask::new("bob").under(&limits).cost(5));
+        assert!(!world.check(Ask::new("bob").under(&limits)).is_allowed(), "{text}");
+        assert!(world.check(Ask::new("bob").under(&open).cost(2)).is_allowed(), "{text}");
+        assert!(!world.check(Ask::new("bob").under(&limits)).is_allowed(), "{text}");
+    }
 }

@@ -277,16 +277,21 @@ fn ruled(answer: &Value) -> String {
     if let Some(warning) = answer["warning"].as_str() {
         show::note(&format!("warning: {}", shown(warning)));
     }
-    let ruled = &answer["ruled"];
-    let policy = ruled["policy"].as_str();
-    let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
-    format!(
-        "{} {}{policy}{} for {}\n",
-        text_of(&ruled["effect"]),
-        conditions(&ruled["when"]),
-        limits(&ruled["limits"], ":"),
-        left(&ruled["left_ms"])
-    )
+    let one = |ruled: &Value| {
+        let policy = ruled["policy"].as_str();
+        let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
+        format!(
+            "{} {}{policy}{} for {}\n",
+            text_of(&ruled["effect"]),
+            conditions(&ruled["when"]),
+            limits(&ruled["limits"], ":"),
+            left(&ruled["left_ms"])
+        )
+    };
+    match &answer["replaced"] {
+        Value::Null => one(&answer["ruled"]),
+        replaced => format!("{}  in place of {}", one(&answer["ruled"]), one(replaced)),
+    }
 }
 
 /// The limits that a ruling sets, behind this sign; nothing for a ban.

@@ -19,7 +19,7 @@ pub(super) const COMMAND: Command = Command {
 async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let which = HeldCommand::read(&call, (0, 0), service)?;
-    let settled = service.commit(&which.hold, 0).await.map_err(refused)?;
-    call.replies.fields(&Committed::new(&which.hold, &settled));
+    let settled = service.commit(&which.held, 0).await.map_err(refused)?;
+    call.replies.fields(&Committed::new(&which.held.hold, &settled));
     Ok(())
 }

@@ -21,7 +21,7 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let which = HeldCommand::read(&call, (1, 0), service)?;
     let units = used_of(which.word())?;
-    let settled = service.commit(&which.hold, units).await.map_err(refused)?;
-    call.replies.fields(&Committed::new(&which.hold, &settled));
+    let settled = service.commit(&which.held, units).await.map_err(refused)?;
+    call.replies.fields(&Committed::new(&which.held.hold, &settled));
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) const COMMAND: Command = Command {
 async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let which = HeldCommand::read(&call, (0, 0), service)?;
-    service.release(&which.hold).await.map_err(refused)?;
+    service.release(&which.held).await.map_err(refused)?;
     call.replies.fields(&Released::new());
     Ok(())
 }

@@ -19,8 +19,8 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let mut which = HeldCommand::read(&call, (0, 2), service)?;
     let ttl = which.options.ttl("TTL")?;
-    let is_named = which.hold.id.is_of_any_kind();
-    let holding = service.renew(&mut which.hold, ttl).await.map_err(refused)?;
+    let is_named = which.held.hold.id.is_of_any_kind();
+    let holding = service.renew(&mut which.held.hold, ttl).await.map_err(refused)?;
     call.replies.fields(&renewed(holding, is_named));
     Ok(())
 }

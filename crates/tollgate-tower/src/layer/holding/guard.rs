@@ -86,7 +86,7 @@ impl Guard {
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// The used units: the service's report goes before that of the headers and the bytes.
+    /// The used units: of each the service's report goes before that of the headers and the bytes.
     fn used(&self) -> Used {
         let spent = self.spent.as_ref().and_then(Spent::used);
         let said = |name: &str| {
@@ -96,7 +96,11 @@ impl Guard {
         let units = match self.stage {
             Stage::Waiting => Some(Cost::from(0)),
             Stage::Failed => Some(spent.unwrap_or(Cost::from(0))),
-            Stage::AtWork => spent.or_else(|| self.commits.used(said, self.bytes)),
+            Stage::AtWork => match (spent, self.commits.used(said, self.bytes)) {
+                // A plain 0 is nothing of any unit.
+                (Some(spent), Some(said)) if spent != 0 => Some(beside(&spent, &said)),
+                (spent, said) => spent.or(said),
+            },
         };
         units.map_or(Used::Unsaid, Used::Units)
     }
@@ -109,6 +113,13 @@ impl Drop for Guard {
             settle(used);
         }
     }
+}
+
+/// The amounts of a cost, and those that another has of further units.
+fn beside(cost: &Cost, more: &Cost) -> Cost {
+    let known = cost.amounts();
+    let further = more.amounts().iter().filter(|(unit, _)| known.named(unit).is_none());
+    known.iter().chain(further).map(|(unit, amount)| (*unit, amount)).collect()
 }
 
 /// The number in the only line of a header.

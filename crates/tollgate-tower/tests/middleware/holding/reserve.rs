@@ -287,3 +287,27 @@ async fn reservations_are_denied_as_checks_are() {
         async |max: &str| send(&app, from("192.0.2.1", &[("x-max", max)])).await.status.as_u16();
     assert_eq!([status("2000").await, status("2001").await, status("x").await], [200, 422, 400]);
 }
+
+/// Each unit is taken from whoever names it: the service's report, then a header.
+#[tokio::test]
+async fn a_report_of_one_unit_leaves_the_others_to_the_headers() {
+    let toml = "[[policies]]\nname = \"p\"\non_failure = \"deny\"\n\
+        limits = [{ subject = \"ip\", limit = [\"900/h of images\", \"9000/h of tokens via gcra\"] }]\n\
+        [policies.cost]\n\
+        images = { reserve = 50, commit = \"header.x-images\", max = 90, hold = \"2m\" }\n\
+        tokens = { reserve = 500, commit = \"header.x-tokens\", max = 900, hold = \"2m\" }\n";
+    for (spent, left) in
+        [("tokens=7", [897, 8_993]), ("images=1,tokens=0", [899, 9_000]), ("0", [900, 9_000])]
+    {
+        let (gate, _) = gate(policies(toml));
+        let app = served(layer(gate.clone()), move |said| {
+            said.set(tollgate::Cost::parse_used(spent).unwrap());
+            response(&[("x-images", "3"), ("x-tokens", "800")])
+        });
+        let _ = send(&app, from("192.0.2.1", &[])).await;
+        settled(&gate, 1).await;
+        let peek = gate.ask(gate.prepare(&[("ip", "192.0.2.1")]).peek()).await;
+        let reports = peek.decision().unwrap().reports().map(|it| it.remaining());
+        assert_eq!(reports.collect::<Vec<_>>(), left, "{spent}");
+    }
+}
