@@ -17,6 +17,10 @@ pub(crate) struct Advise {
     #[command(flatten)]
     pub(crate) log: LogArgs,
 
+    /// The unit of the costs: the advised limits are `of` it [default: requests]
+    #[arg(long, value_name = "NAME", requires = "cost")]
+    pub(crate) unit: Option<String>,
+
     /// The share of clients that may ever be denied, such as `0.1%` [default: 0.1%]
     #[arg(long, value_name = "SHARE", conflicts_with = "deny_requests")]
     pub(crate) deny_clients: Option<String>,

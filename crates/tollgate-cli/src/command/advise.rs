@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use comfy_table::Table;
 use indicatif::ProgressBar;
-use tollgate::Period;
+use tollgate::{LimitSet, Period};
 use tollgate_experiments::report::{advice_curve, advice_html, outliers};
 use tollgate_logs::advise::{
     Advice, AdvisedLimit, ClientRow, Options, Progress, Step, Target, WindowAdvice,
@@ -64,6 +64,10 @@ pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
 fn options(args: &Advise, log: &LogOptions) -> Result<Options> {
     let mut options = Options::by(log.by.clone());
     options.cost = log.cost.clone();
+    if let Some(unit) = &args.unit {
+        let limit: LimitSet = format!("1/m of {unit}").parse().context("--unit")?;
+        options.unit = limit.limits().first().map_or(options.unit, |limit| *limit.unit());
+    }
     if let Some(share) = &args.deny_clients {
         options.target = Target::Clients(share.parse().context("--deny-clients")?);
     }

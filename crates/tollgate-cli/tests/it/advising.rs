@@ -119,11 +119,18 @@ fn every_kind_of_advice_keeps_its_promise_on_the_shipped_log() {
         &["--by", "path", "--deny-clients", "1%"],
         &["--by", "agent", "--strategy", "token_bucket"],
         &["--cost", "bytes", "--per", "1h"],
+        &["--cost", "bytes", "--unit", "bytes", "--per", "1h"],
         &["--spread", "7", "--strategy", "uniform"],
     ] {
         let advice = keeps_its_promise(&place, BUNDLED, options);
         let recommended = &advice["recommended"];
         let ordinary = number(&advice["clients"]);
+        if options.contains(&"--unit") {
+            let limit = recommended["limit"].as_str().unwrap();
+            let policy = recommended["policy"].as_str().unwrap();
+            let cost = "cost = { bytes = { from = \"field.bytes\",";
+            assert!(limit.contains("/h of bytes ") && policy.contains(cost), "{policy}");
+        }
         if let ["--deny-requests", share, ..] = options {
             let most = if *share == "1%" { 100 } else { 50 };
             assert!(number(&recommended["requests_denied"]) <= most, "{options:?}");
@@ -215,6 +222,8 @@ fn what_cannot_be_advised_on_is_an_error_with_the_remedy() {
         (&["advise", &two, "--by", "ip,all"], "`all` already counts everything"),
         (&["advise", &two, "--cost", "weight"], "whole number of at least 1 in the field `weight`"),
         (&["advise", &two, "--cost", "a,b"], "a cost is read from one field"),
+        (&["advise", &two, "--cost", "a", "--unit", "slots"], "--unit"),
+        (&["advise", &two, "--unit", "bytes"], "--cost"),
         (&["advise", &two, "--deny-clients", "1"], "less than 100 % with at most four decimal"),
         (&["advise", &two, "--deny-requests", "100%"], "as in `0.1%`"),
         (&["advise", &two, "--deny-clients", "1%", "--deny-requests", "1%"], "cannot be used with"),

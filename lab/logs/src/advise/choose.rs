@@ -43,6 +43,7 @@ pub(super) fn advice(
         .map(|((window, period), is_outlier)| Clients {
             window,
             period: *period,
+            unit: options.unit,
             profiles: &scan.profiles,
             is_outlier,
         })
@@ -224,7 +225,8 @@ fn measure(
         // Clients that the pass over the log has shown to be admitted are left out.
         let replay = |units: u64, most: u64, go: &mut Go<'_>| {
             let refused = |why: tollgate::ParseError| Error::Advice { why: why.to_string() };
-            let limits = limit_of(*strategy, units, clients.period).map_err(refused)?;
+            let limits =
+                limit_of(*strategy, units, clients.period, clients.unit).map_err(refused)?;
             let is_denied = clients.are_denied(*strategy, units);
             let who = Who { sample, is_outlier: clients.is_outlier, is_denied: &is_denied };
             simulate(traffic, who, (&limits, *strategy), most, go)

@@ -35,7 +35,7 @@ mod simulate;
 mod table;
 mod tolerance;
 
-use tollgate::{Period, Strategy};
+use tollgate::{Period, Strategy, Unit};
 
 pub use self::advice::{
     Advice, AdvisedLimit, Busiest, Outlier, Recommended, Sampled, WindowAdvice,
@@ -71,6 +71,8 @@ pub struct Options {
     pub by: By,
     /// The field of the costs, if the traffic has costs.
     pub cost: Option<By>,
+    /// The unit of the costs.
+    pub unit: Unit,
     /// The share that may be denied: by default a thousandth of the clients.
     pub target: Target,
     /// The windows, at most [`MAX_WINDOWS`]: by default a second, a minute and an hour.
@@ -88,6 +90,7 @@ impl Default for Options {
         Self {
             by: By::Ip,
             cost: None,
+            unit: Unit::REQUESTS,
             target: Target::Clients(Tolerance::from_ppm(1_000).unwrap_or(Tolerance::NONE)),
             periods: periods.into_iter().filter_map(Period::from_micros).collect(),
             strategy: None,

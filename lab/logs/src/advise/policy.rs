@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use tollgate::Unit;
+
 use super::Options;
 use super::table::Clients;
 use crate::parse::By;
@@ -75,7 +77,11 @@ pub(super) fn text(options: &Options, limit: &str, reason: &str, clients: &Clien
         );
         let max = clients.profiles.iter().map(|profile| profile.largest).max().unwrap_or(1);
         let from = of_cost(cost);
-        let _ = writeln!(text, "cost = {{ from = \"{from}\", max = {max}, otherwise = 1 }}");
+        let amount = format!("{{ from = \"{from}\", max = {max}, otherwise = 1 }}");
+        let _ = match options.unit {
+            Unit::REQUESTS => writeln!(text, "cost = {amount}"),
+            unit => writeln!(text, "cost = {{ {unit} = {amount} }}"),
+        };
     }
     let subject = match dimensions.as_slice() {
         [one] => format!("\"{one}\""),

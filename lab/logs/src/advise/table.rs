@@ -1,6 +1,6 @@
 //! The limit of each strategy for one window.
 
-use tollgate::{LimitSet, Period, Strategy};
+use tollgate::{LimitSet, Period, Strategy, Unit};
 
 use super::advice::AdvisedLimit;
 use super::cost::Subjects;
@@ -15,18 +15,20 @@ const NEVER: u64 = u64::MAX;
 
 /// The sub-bucket of `sliding_window` with this window; 0 where the strategy does not support it.
 pub(super) fn bucket_us(period: Period) -> u64 {
-    let limit = limit_of(Strategy::SlidingWindow, 1, period).ok();
+    let limit = limit_of(Strategy::SlidingWindow, 1, period, Unit::REQUESTS).ok();
     let limit = limit.as_ref().and_then(|set| set.limits().first());
     limit.and_then(|limit| limit.quota().precision).map_or(0, Period::as_micros)
 }
 
-/// A limit with this many units.
+/// A limit with this many units of this name.
 pub(super) fn limit_of(
     strategy: Strategy,
     units: u64,
     period: Period,
+    unit: Unit,
 ) -> Result<LimitSet, tollgate::ParseError> {
-    LimitSet::parse_with(&format!("{units}/{period}"), strategy)
+    let of = if unit == Unit::REQUESTS { String::new() } else { format!(" of {unit}") };
+    LimitSet::parse_with(&format!("{units}/{period}{of}"), strategy)
 }
 
 /// The least number of units of a client under each strategy.
@@ -39,6 +41,7 @@ pub(super) fn leasts(busy: &Busy, profile: &Profile, period_us: u64) -> Vec<Opti
 pub(super) struct Clients<'s> {
     pub(super) window: &'s Window,
     pub(super) period: Period,
+    pub(super) unit: Unit,
     pub(super) profiles: &'s [Profile],
     /// Whether each client is an outlier.
     pub(super) is_outlier: &'s [bool],
@@ -138,7 +141,7 @@ impl Clients<'_> {
             });
             return row;
         };
-        let set = match limit_of(strategy, units, self.period) {
+        let set = match limit_of(strategy, units, self.period, self.unit) {
             Ok(set) => set,
             Err(why) => {
                 row.refused = Some(format!("{}: {}", why.what(), why.remedy()));

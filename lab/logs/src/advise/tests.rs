@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use proptest::prelude::*;
-use tollgate::{LimitSet, Strategy};
+use tollgate::{LimitSet, Strategy, Unit};
 
 use super::simulate::{Who, simulate};
 use super::table::{Clients, bucket_us, limit_of};
@@ -131,7 +131,9 @@ fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {
                 // The curve agrees at its own points.
                 for (units, above) in row.curve.iter().step_by(7) {
                     let strategy = tollgate::Strategy::named(row.strategy).unwrap();
-                    let Ok(limits) = limit_of(strategy, (*units).max(1), options.periods[0]) else {
+                    let Ok(limits) =
+                        limit_of(strategy, (*units).max(1), options.periods[0], Unit::REQUESTS)
+                    else {
                         continue;
                     };
                     assert_eq!(at(&limits.to_string()).0, *above, "{limits}");
@@ -142,7 +144,9 @@ fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {
                     continue;
                 }
                 let strategy = tollgate::Strategy::named(row.strategy).unwrap();
-                let fewer = limit_of(strategy, less, options.periods[0]).unwrap().to_string();
+                let fewer = limit_of(strategy, less, options.periods[0], Unit::REQUESTS)
+                    .unwrap()
+                    .to_string();
                 let (clients, requests) = at(&fewer);
                 match target {
                     Target::Clients(share) => {
@@ -272,7 +276,7 @@ proptest! {
         let advice = advised(&traffic, &options);
         for (place, strategy) in Strategy::RATES.iter().enumerate() {
             let denied = |units: u64, client: u32| {
-                let set: LimitSet = limit_of(*strategy, units, options.periods[0]).unwrap();
+                let set: LimitSet = limit_of(*strategy, units, options.periods[0], Unit::REQUESTS).unwrap();
                 let mut plan = Plan::new(&["1/s"], StrategyChoice::AsWritten).unwrap();
                 plan.cases = vec![Case::new(set)];
                 let report = replay(&traffic, &plan, |_| ()).unwrap();
@@ -322,9 +326,15 @@ proptest! {
         let scan = Scan::new(&traffic, &sample, &windows, &mut |_| Ok(())).unwrap();
         let is_outlier: Vec<bool> = (0..sample.len()).map(|place| place % one_in == 0).collect();
         let (window, profiles) = (&scan.windows[0], &scan.profiles[..]);
-        let clients = Clients { window, period, profiles, is_outlier: &is_outlier };
+        let clients = Clients {
+            window,
+            period,
+            unit: Unit::REQUESTS,
+            profiles,
+            is_outlier: &is_outlier,
+        };
         for strategy in Strategy::RATES {
-            let limits = limit_of(*strategy, units, period).unwrap();
+            let limits = limit_of(*strategy, units, period, Unit::REQUESTS).unwrap();
             let denied = |is_denied: &[bool], most: u64| {
                 let who = Who { sample: &sample, is_outlier: &is_outlier, is_denied };
                 simulate(&traffic, who, (&limits, *strategy), most, &mut |_| Ok(())).unwrap()
