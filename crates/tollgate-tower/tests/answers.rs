@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use sfv::{BareItem, List, ListEntry, Parser};
+use sha2::{Digest as _, Sha256};
 use tollgate::{Ask, Decision, LimitSet, Limiter, ManualClock, MemoryStore};
 use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Reset, Wire, retry_seconds};
 use tonic_types::StatusExt as _;
@@ -211,6 +212,34 @@ fn policies_name_the_units_of_limits() {
     let expected =
         expected.map(|(name, q, has_window, unit)| (name.to_owned(), q, has_window, unit));
     assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+/// Each limit has the key of its own subject, and of nobody else.
+#[test]
+fn partition_keys_are_those_of_the_subjects() {
+    let (_, limiter) = limiter("9/m via gcra, 90/h via gcra");
+    let pool = set("500/m via gcra, ban 1m after 9 denials in 1m");
+    let templates = [
+        HeaderTemplate::new("api", limiter.limits()).unwrap(),
+        HeaderTemplate::new("pool", &pool).unwrap(),
+    ];
+    let templates = templates.each_ref();
+    let keys = |answers: Answers, subject: &str| {
+        let ask = Ask::new(subject).and_under("pool", &pool);
+        let headers = marked(answers, &templates, &limiter.check(ask).now().unwrap());
+        let listed = items(&headers["ratelimit-policy"]).into_iter();
+        let key = |params: &sfv::Parameters| match params.get("pk") {
+            Some(BareItem::ByteSequence(key)) => Some(key.clone()),
+            _ => None,
+        };
+        listed.map(|(_, params)| key(&params)).collect::<Vec<_>>()
+    };
+    let draft = Answers::new(Profile::Draft);
+    assert_eq!(keys(draft, "ann"), [None, None, None]);
+    let shown = draft.partition_keys(true);
+    let digest = |subject: &str| Some(Sha256::digest(subject)[..6].to_vec());
+    assert_eq!(keys(shown, "ann"), [digest("ann"), digest("ann"), digest("pool")]);
+    assert_eq!(keys(shown, "bob")[0], digest("bob"));
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use core::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use sha2::{Digest as _, Sha256};
 use tollgate::{Decision, Limit, LimitSet, ParseError, Report, Unit};
 
 use super::numbers::Numbers;
@@ -13,6 +16,9 @@ pub const MAX_NAME_BYTES: usize = 160;
 
 /// The most limits that `RateLimit-Policy` lists; with more, it contains only the binding one.
 pub const MAX_LISTED: usize = 16;
+
+/// The bytes of a partition key: 8 characters of base64, without padding.
+const PARTITION_KEY_BYTES: usize = 6;
 
 /// The largest integer of a structured field (RFC 9651).
 const MAX_INTEGER: u128 = 999_999_999_999_999;
@@ -228,6 +234,32 @@ pub(super) fn policy(templates: &[&HeaderTemplate], bound: &Item) -> Option<Head
         return Some(template.policy.clone());
     }
     policy_of_all(templates, bound)
+}
+
+/// The value of `RateLimit-Policy` with the partition key of each limit: that of its subject.
+pub(super) fn policy_with_keys(
+    templates: &[&HeaderTemplate],
+    bound: &Item,
+    decision: &Decision<'_>,
+) -> Option<HeaderValue> {
+    let is_long = items(templates).count() > MAX_LISTED;
+    let mut out = String::new();
+    for (item, report) in items(templates).zip(decision.reports()) {
+        let is_shown = if is_long { core::ptr::eq(item, bound) } else { item.is_listed };
+        if is_shown {
+            let separator = if out.is_empty() { "" } else { ", " };
+            let (policy, key) = (item.policy.to_str().ok()?, partition_key(report.subject()));
+            // Writing to a string cannot fail.
+            let _ = write!(out, "{separator}{policy};pk=:{key}:");
+        }
+    }
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(out)).ok()
+}
+
+/// The first 6 bytes of the SHA-256 of a subject, in base64.
+fn partition_key(subject: &str) -> String {
+    let digest = Sha256::digest(subject);
+    STANDARD.encode(digest.get(..PARTITION_KEY_BYTES).unwrap_or_default())
 }
 
 fn policy_of_all(templates: &[&HeaderTemplate], bound: &Item) -> Option<HeaderValue> {

@@ -175,13 +175,14 @@ pub struct Answers {
     profile: Profile,
     expose: bool,
     any_wait: bool,
+    partition_keys: bool,
 }
 
 impl Answers {
     /// Uses the headers of `profile`.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
-        Self { profile, expose: false, any_wait: false }
+        Self { profile, expose: false, any_wait: false, partition_keys: false }
     }
 
     /// Sets whether `Access-Control-Expose-Headers` also lists the headers of the profile. The
@@ -196,6 +197,14 @@ impl Answers {
     #[must_use]
     pub fn retry_after_any(self, any: bool) -> Self {
         Self { any_wait: any, ..self }
+    }
+
+    /// Sets whether `RateLimit-Policy` has the parameter `pk` of the draft: the start of the SHA-256
+    /// of the subject that a limit counts. Requests with the same key share that limit. The default
+    /// is no: anybody who guesses a subject can compute its key.
+    #[must_use]
+    pub fn partition_keys(self, shown: bool) -> Self {
+        Self { partition_keys: shown, ..self }
     }
 
     /// Writes the headers of a decision into a response.
@@ -259,7 +268,10 @@ impl Answers {
     ) {
         let numbers = Numbers::new(decision, item.rate, report);
         if self.profile.draft() {
-            marks.policy = header_template::policy(templates, item);
+            marks.policy = match self.partition_keys {
+                true => header_template::policy_with_keys(templates, item, decision),
+                false => header_template::policy(templates, item),
+            };
             marks.rate_limit = item.rate_limit(numbers);
         }
         if let Some(reset) = self.profile.legacy() {

@@ -87,6 +87,7 @@ impl<S: Store + 'static> TollgateLayer<S> {
             profile: Profile::default(),
             expose: false,
             any_wait: false,
+            partition_keys: false,
             show_revision: false,
             retry_when_unavailable: RETRY_WHEN_UNAVAILABLE,
             for_proxies: false,
@@ -105,6 +106,7 @@ pub struct Builder<S> {
     profile: Profile,
     expose: bool,
     any_wait: bool,
+    partition_keys: bool,
     show_revision: bool,
     retry_when_unavailable: Duration,
     for_proxies: bool,
@@ -216,6 +218,12 @@ impl<S: Store + 'static> Builder<S> {
         Self { any_wait: any, ..self }
     }
 
+    /// Sets whether `RateLimit-Policy` has partition keys ([`Answers::partition_keys`]). The default
+    /// is no.
+    pub fn partition_keys(self, shown: bool) -> Self {
+        Self { partition_keys: shown, ..self }
+    }
+
     /// Sets whether every response has the header `Tollgate-Revision`. The default is no.
     pub fn show_revision(self, show: bool) -> Self {
         Self { show_revision: show, ..self }
@@ -302,7 +310,10 @@ impl<S: Store + 'static> Builder<S> {
         // Policies that replace these meanwhile count as new ones.
         let current = self.gate.current();
         let shared = Shared {
-            answers: Answers::new(self.profile).expose(self.expose).retry_after_any(self.any_wait),
+            answers: Answers::new(self.profile)
+                .expose(self.expose)
+                .retry_after_any(self.any_wait)
+                .partition_keys(self.partition_keys),
             gate: self.gate,
             front: self.front,
             show_revision: self.show_revision,
