@@ -199,8 +199,8 @@ impl Answers {
         Self { any_wait: any, ..self }
     }
 
-    /// Sets whether `RateLimit-Policy` has the parameter `pk` of the draft: the start of the SHA-256
-    /// of the subject that a limit counts. Requests with the same key share that limit. The default
+    /// Sets whether `RateLimit-Policy` has the parameter `pk` of the draft: the start of the
+    /// SHA-256 of the subject that a limit counts. Requests with the same key share that limit. The default
     /// is no: anybody who guesses a subject can compute its key.
     #[must_use]
     pub fn partition_keys(self, shown: bool) -> Self {

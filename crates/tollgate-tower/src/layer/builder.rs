@@ -218,8 +218,8 @@ impl<S: Store + 'static> Builder<S> {
         Self { any_wait: any, ..self }
     }
 
-    /// Sets whether `RateLimit-Policy` has partition keys ([`Answers::partition_keys`]). The default
-    /// is no.
+    /// Sets whether `RateLimit-Policy` has partition keys ([`Answers::partition_keys`]). The
+    /// default is no.
     pub fn partition_keys(self, shown: bool) -> Self {
         Self { partition_keys: shown, ..self }
     }

@@ -276,7 +276,8 @@ proptest! {
         let advice = advised(&traffic, &options);
         for (place, strategy) in Strategy::RATES.iter().enumerate() {
             let denied = |units: u64, client: u32| {
-                let set: LimitSet = limit_of(*strategy, units, options.periods[0], options.unit).unwrap();
+                let set = limit_of(*strategy, units, options.periods[0], options.unit);
+                let set: LimitSet = set.unwrap();
                 let mut plan = Plan::new(&["1/s"], StrategyChoice::AsWritten).unwrap();
                 plan.cases = vec![Case::new(set)];
                 let report = replay(&traffic, &plan, |_| ()).unwrap();
