@@ -200,8 +200,8 @@ impl Answers {
     }
 
     /// Sets whether `RateLimit-Policy` has the parameter `pk` of the draft: the start of the
-    /// SHA-256 of the subject that a limit counts. Requests with the same key share that limit. The default
-    /// is no: anybody who guesses a subject can compute its key.
+    /// SHA-256 of the subject that a limit counts. Requests with the same key share that limit.
+    /// The default is no: anybody who guesses a subject can compute its key.
     #[must_use]
     pub fn partition_keys(self, shown: bool) -> Self {
         Self { partition_keys: shown, ..self }
