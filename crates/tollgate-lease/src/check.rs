@@ -11,7 +11,7 @@ use tollgate::{Authority, Cost, Counted, Lease, Question, Store, StoreError};
 use crate::denial::{Asked, Denial};
 use crate::holding::{Flight, Renewal, Step, Turn};
 use crate::leased::{Counts, Leased, add, leased_of};
-use crate::lot::{Lot, receipts_of};
+use crate::lot::{Lot, is_paid_by_credits, receipts_of};
 
 /// The answer of a lease to a check.
 enum LeaseAnswer {
@@ -152,6 +152,9 @@ impl<S: Store> Leased<S> {
             holding.renewed((&outcome, lot), &renewal, asked, (lease, self.0.longest_us))
         });
         drop(renewing);
+        if is_paid_by_credits(&outcome) {
+            Box::pin(self.give_back_ended()).await;
+        }
         add(&self.0.counts.renewals, 1);
         add(&self.0.counts.charged, outcome.granted);
         if let Some(spent) = renewal.spent {

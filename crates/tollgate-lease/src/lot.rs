@@ -35,6 +35,11 @@ pub(crate) fn receipts_of(units: u64) -> u64 {
     units.saturating_mul(2)
 }
 
+/// Whether credits paid a part of a charge.
+pub(crate) fn is_paid_by_credits(outcome: &Outcome) -> bool {
+    outcome.granted > 0 && outcome.fields.iter().any(|fields| fields.charged_at_us == 0)
+}
+
 impl Lot {
     /// The units that the store has granted. They end with the lease, and with the window of each
     /// `fixed_window`, both counted from before the question was sent.
@@ -47,7 +52,9 @@ impl Lot {
         let windows = limits.limits().iter().zip(&outcome.fields);
         let windows = windows.filter(|(limit, _)| limit.strategy() == Strategy::FixedWindow);
         let ends = windows.map(|(_, fields)| fields.reset_after_us);
-        let us = ends.chain([lease.ttl().as_micros()]).min().unwrap_or(0);
+        // What credits paid is not lent: it goes back at once.
+        let lent_us = if is_paid_by_credits(outcome) { 0 } else { lease.ttl().as_micros() };
+        let us = ends.chain([lent_us]).min().unwrap_or(0);
         Self {
             first: outcome.receipt,
             step,

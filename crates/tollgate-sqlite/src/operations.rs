@@ -174,7 +174,7 @@ pub(crate) fn refund(
             continue;
         }
         given.extend(with_part(&mut found, |part| {
-            engine::refund(part, limits, at_us, &portion, cx.now())
+            engine::refund(part, limits, (at_us, receipt.at), &portion, cx.now())
         }));
         found.save()?;
     }

@@ -86,8 +86,13 @@ impl Model {
             let at = [NOW.as_micros(); 2];
             let (limits, at) = (&self.limits, &at[..self.limits.limits().len()]);
             let whole = engine::Portion::whole(1.into());
-            let given =
-                engine::refund(&mut engine::Part::new(limits, held), limits, at, &whole, NOW);
+            let given = engine::refund(
+                &mut engine::Part::new(limits, held),
+                limits,
+                (at, NOW),
+                &whole,
+                NOW,
+            );
             least = least.min(given.into_iter().min().unwrap());
         }
         least

@@ -395,7 +395,7 @@ fn a_charge_above_the_present_burst_is_given_back() {
     let cost = 1_000_000_000_000;
     let whole = engine::Portion::whole(cost.into());
     let part = &mut Part::new(&is, &mut held);
-    let given = engine::refund(part, &was, &[1_000_000], &whole, now);
+    let given = engine::refund(part, &was, (&[1_000_000], now), &whole, now);
     assert_eq!(given[..], [1]);
     assert_eq!(held, VecStates::fresh(&is));
 }

@@ -199,8 +199,8 @@ pub(crate) struct CreditArgs {
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) lasts: String,
 
-    /// An id of your own, of 16 to 256 characters: the credit is given once under it, however often
-    /// the command runs. Without one, each run gives another credit
+    /// An id of your own, of 16 to 256 characters: until its end the credit is given once under it,
+    /// however often the command runs. Without one, each run gives another credit
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
 }

@@ -36,7 +36,7 @@ pub(crate) struct Serve {
 
     /// Deny a subject that a Redis or a file has denied without asking again, until its
     /// `retry_after`, and for this time at the longest, such as `1s`. For that time a refund, a
-    /// reset or a raised limit on another node may go unnoticed
+    /// reset, a credit or a raised limit on another node may go unnoticed
     #[arg(long, value_name = "TIME")]
     pub(crate) deny_cache: Option<String>,
 

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tollgate::wire::{Answer, Charge, Committed, HoldAnswer};
 use tollgate::{
-    ChargedLimit, Cost, Error, Hold, HoldKind, HoldName, HoldTerms, Holding, LimitSet, ParseError,
-    Subject,
+    ChargedLimit, Cost, Error, Hold, HoldKind, HoldName, HoldTerms, Holding, LimitKind, LimitSet,
+    ParseError, Subject,
 };
 
 use crate::args::{Check, Commit, Credit, CreditArgs, Reserve, SubjectArgs};
@@ -70,6 +70,11 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
         out.json(&Committed::new(&hold, &settled))?;
         return Ok(0);
     }
+    if hold.kind() == HoldKind::Credit {
+        let what = if settled.already { "was taken back before" } else { "is taken back" };
+        out.line(format!("what was left of the credit {what}"))?;
+        return Ok(0);
+    }
     let tollgate::Settled { already, is_early, ref actual, .. } = settled;
     let units = match actual.plain() {
         Some(units) => show::count(units, "unit"),
@@ -102,15 +107,14 @@ pub(crate) fn credit(args: &Credit, out: &mut Output) -> Result<u8> {
         out.json(&HoldAnswer::new(Answer::from(&decision), hold, 0))?;
         return Ok(0);
     }
-    for report in decision.reports() {
-        let (limit, left) = (report.limit(), report.remaining());
-        let given = match (cost.plain(), cost.amounts().of(limit.unit())) {
-            (Some(units), _) => show::count(units, "unit"),
-            (None, 0) => continue,
-            (None, amount) => format!("{amount} {}", limit.unit()),
-        };
-        let (subject, end) = (report.subject(), show::time(hold.end.as_micros()));
-        out.line(format!("gave {subject} {given} until {end}: {left} left ({limit})"))?;
+    let end = show::time(hold.end.as_micros());
+    for report in decision.reports().filter(|report| report.limit().kind() == LimitKind::Rate) {
+        let (limit, left, subject) = (report.limit(), report.remaining(), report.subject());
+        let amount = cost.amounts().of(limit.unit());
+        if amount > 0 {
+            let given = format!("a credit of {amount} {} until {end}", limit.unit());
+            out.line(format!("{subject} has {given}: {left} left ({limit})"))?;
+        }
     }
     out.line(format!("take back what is left: tollgate commit {} 0", word_of(&hold)))?;
     Ok(0)

@@ -74,7 +74,9 @@ fn headline(decision: &Decision<'_>, peek: bool) -> String {
 pub(crate) fn used(report: &Report<'_>) -> String {
     let (left, capacity) = (report.remaining(), report.limit().capacity());
     match report.limit().has_capacity() {
-        true => format!("{left} of {capacity} left, {} used", capacity - left.min(capacity)),
+        // Credits stand behind it, and how much of it is used is not known.
+        true if left > capacity => format!("{left} left with credits, the limit is {capacity}"),
+        true => format!("{left} of {capacity} left, {} used", capacity - left),
         false if left > 0 => "no ban".to_owned(),
         false => "banned".to_owned(),
     }

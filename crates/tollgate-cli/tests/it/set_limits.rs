@@ -128,7 +128,7 @@ fn four_services_spend_a_credit_once() {
     assert!(!ask(&all[1], 1).0);
     for one in &all {
         let given = give(one, "40", "order-2026-11-30-0017");
-        assert!(given.starts_with("gave field.tenant:12 40 for "), "{given}");
+        assert!(given.starts_with("field.tenant:12 has a credit of 40 for "), "{given}");
         assert!(given.contains(": 40 requests left\ntake back what is left: tollgate"), "{given}");
     }
     let admitted: usize = thread::scope(|scope| {

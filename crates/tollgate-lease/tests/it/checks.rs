@@ -1,8 +1,9 @@
 //! The meaning of a check under a lease.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tollgate::{Ask, Authority, Limiter};
+use tollgate::{Ask, Authority, HoldKind, Limiter};
 
 use crate::sim::{Flying, World, check, now, set};
 
@@ -285,6 +286,29 @@ fn receipts_of_one_lease_are_told_apart_at_the_store() {
         assert!(now(other.refund(receipt)).unwrap().already);
     }
     assert_eq!(now(other.check(Ask::new("a").peek())).unwrap().remaining(), before + 300);
+}
+
+/// A node lends nothing that credits paid: not one unit of them is lost.
+#[test]
+fn what_credits_paid_is_not_lent() {
+    let world = World::new();
+    let node = world.node("20/10s via fixed_window lease 10 for 1s");
+    let give = Ask::new("a").cost(100).holding(HoldKind::Credit, Some(Duration::from_secs(60)));
+    assert!(now(node.hold(give)).unwrap().hold.is_some());
+    let (mut admitted, mut left) = (0, 120);
+    for _ in 0..3 {
+        for _ in 0..40 {
+            admitted += u64::from(check(&node, "a").is_allowed());
+        }
+        left = now(world.node("20/10s via fixed_window").check(Ask::new("a").peek()))
+            .unwrap()
+            .remaining();
+        // Of the limit a lease may be unspent.
+        assert!(node.store().held() <= 20);
+        world.pass(1_000_000);
+        now(node.store().give_back_ended());
+    }
+    assert!(admitted > 100 && admitted + left == 120, "{admitted} admitted, {left} left");
 }
 
 #[test]

@@ -108,13 +108,13 @@ end
 -- Whether a count has a credit of this id; and a refusal.
 local function find_credit(holds)
   local at, back = clock_of(holds)
-  local all, own, is_same, more = 0, nil, true, 0
+  local all, own, is_same, is_over, more = 0, nil, true, true, 0
   for _, each in ipairs(holds.credits) do
     if each.stop - back > at then
-      all = all + 1
+      all = all + (each.left > 0 and 1 or 0)
       if each.id == id then
         own, is_same = each, is_same and unit.asked[each.unit] == each.given
-        more = more - 1
+        is_over, more = is_over and each.given == 0, more - 1
       end
     end
   end
@@ -122,7 +122,7 @@ local function find_credit(holds)
     more = more + 1
   end
   if own then
-    return own, not (is_same and more == 0) and -5 or nil
+    return own, is_over and -7 or not (is_same and more == 0) and -5 or nil
   end
   return nil, all + more > credit.most and -11 or nil
 end
@@ -207,6 +207,7 @@ for _, count in ipairs(is_credit and counts or {}) do
   local holds = count.holds
   if not count.credit then
     holds.fence = math.max(at, holds.fence + 1)
+    credit.make_room(holds, unit.asked)
     for name, amount in pairs(unit.asked) do
       count.credit = {id = id, unit = name, left = amount, given = amount, stop = at + ttl}
       holds.credits[#holds.credits + 1] = count.credit
@@ -265,6 +266,10 @@ elseif admitted and not peek then
       if counts_units(limit) and charges and due > 0 then
         charge(limit, due)
         fields[f].at = fields[f].recorded
+      end
+      if due < fields[f].wanted and counts_units(limit) then
+        -- Credits get it back, and not the limit.
+        fields[f].at = 0
       end
     end
     if kind then

@@ -64,8 +64,8 @@ function credit.of(holds, limit)
   return sum
 end
 
--- Takes from credits what the limits of a unit have no room for, of an amount of each limit. Answers
--- by unit what they pay.
+-- Lets credits pay, as far as they can, the amount of each unit that its limits have no room for.
+-- Answers by unit what they pay.
 function credit.pay(limits, holds, amount_of)
   local paid, rooms, wanted = {}, {}, {}
   if #holds.credits == 0 then
@@ -79,7 +79,7 @@ function credit.pay(limits, holds, amount_of)
     end
   end
   for unit, room in pairs(rooms) do
-    local rest = math.max(0, wanted[unit] - room)
+    local rest = wanted[unit] > room and wanted[unit] or 0
     paid[unit] = rest
     for _, each in ipairs(holds.credits) do
       if each.unit == unit and each.stop > now then
@@ -104,6 +104,19 @@ function credit.back(holds, unit, rest)
   return rest
 end
 
+-- Takes back those of an id, which stay known. Answers how many units were given: nothing where the
+-- id is not known, 0 where it was done before.
+function credit.take_back(holds, id)
+  local sum
+  for _, each in ipairs(holds.credits) do
+    if each.id == id then
+      sum = (sum or 0) + each.given
+      each.left, each.given = 0, 0
+    end
+  end
+  return sum
+end
+
 -- Keeps those that a function says.
 function credit.keep(holds, stays)
   local list = {}
@@ -112,9 +125,20 @@ function credit.keep(holds, stays)
       list[#list + 1] = each
     end
   end
-  local gone = #list < #holds.credits
   holds.credits = list
-  return gone
+end
+
+-- Forgets used-up ones, the first to end first, where there is no room for more of these units.
+function credit.make_room(holds, units)
+  local all = #holds.credits
+  for _ in pairs(units) do
+    all = all + 1
+  end
+  credit.keep(holds, function(each)
+    local goes = all > credit.most and each.left == 0
+    all = all - (goes and 1 or 0)
+    return not goes
+  end)
 end
 
 -- When the last one ends.

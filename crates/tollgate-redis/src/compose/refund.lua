@@ -100,23 +100,24 @@ end
 -- Nothing is changed before all counts are known to be sound, nor at all for a receipt from before a
 -- reset.
 for _, subject in ipairs(subjects) do
-  subject.units, subject.credit = {}, {}
-  for name, amount in pairs(units) do
-    subject.units[name] = amount
-  end
+  subject.credit = {}
   if subject.holds and not subject.forgotten then
     end_due(subject)
-    -- Credits get back first, as long as one of the limits could.
+    -- Credits get back what they paid a part of, as long as one of the limits could.
     local could = {}
     for i, charged in ipairs(subject.charged) do
       local limit = subject.held[i]
-      local name = limit.unit or 'requests'
-      subject.credit[name] = credit.of(subject.holds, limit)
-      could[name] = could[name] or limit.strategy == charged.letter and now < charged.till
+      if counts_units(limit) then
+        local name = limit.unit or 'requests'
+        subject.credit[name] = credit.of(subject.holds, limit)
+        could[name] = could[name] or charged.at == 0 and limit.strategy == charged.letter
+          and now < charged.till
+      end
     end
-    for name in pairs(could) do
-      subject.units[name] = could[name] and units[name]
-        and credit.back(subject.holds, name, units[name]) or units[name]
+    for name, amount in pairs(units) do
+      if could[name] then
+        credit.back(subject.holds, name, amount)
+      end
     end
   end
 end
@@ -133,13 +134,13 @@ for _, subject in ipairs(subjects) do
       local name = limit.unit or 'requests'
       local kept = subject.holds and kept_of(subject, limit) or 0
       local before, reset = judge(limit)
-      before = math.max(0, before + (subject.credit[name] or 0) - kept)
+      before = math.max(0, before + (counts_units(limit) and subject.credit[name] or 0) - kept)
       -- A count that is free by itself keeps its times: under a clock that is behind it counts
       -- again.
       if reset > 0 then
         -- As long as the mark lies, which nobody makes longer when the numbers change.
-        if now < charged.till and (subject.units[name] or 0) > 0 then
-          refund(limit, charged.at, left[name], subject.units[name])
+        if now < charged.till and charged.at > 0 and (units[name] or 0) > 0 then
+          refund(limit, charged.at, left[name], units[name])
         end
         settle(limit)
       end

@@ -31,7 +31,8 @@ for _, count in ipairs(counts) do
     count.at = end_due(count)
     at = math.max(at, count.at)
     if is_credit then
-      found = credit.keep(count.holds, function(each) return each.id ~= id end) or found
+      local given = credit.take_back(count.holds, id)
+      found, known = found or given, given == 0 and 0 or known
     elseif name then
       local open = open_under(count.holds, name) or {}
       count.is_open, count.member, count.is_last = open.stop, open.member, open.answers == lost

@@ -161,7 +161,7 @@ impl RedisStore {
             for (declared, limit) in in_state_order(&charges.limits) {
                 let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
                 let amount = receipt.cost.amounts().of(limit.unit());
-                let until = engine::spent_until_us(limit, at_us, amount);
+                let until = engine::spent_until_us(limit, receipt.counted_us(at_us), amount);
                 // Nothing comes back to a limit that counted nothing.
                 let code = if limit.is_uncounted() { 'x' } else { limit.strategy().code() };
                 let most = most_of(limit);

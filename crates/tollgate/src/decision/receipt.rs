@@ -34,7 +34,8 @@ pub struct Charges {
     pub subject: Subject,
     /// The limits that it was charged under.
     pub limits: LimitSet,
-    /// When each limit recorded the charge, in microseconds since the Unix epoch.
+    /// When each limit recorded the charge, in microseconds since the Unix epoch; 0 where credits
+    /// paid a part of it.
     pub at_us: SmallVec<[u64; 2]>,
 }
 
@@ -56,6 +57,13 @@ impl Receipt {
     #[must_use]
     pub fn units(&self) -> u64 {
         self.cost.amounts().first()
+    }
+
+    /// From when a charge counts that a limit recorded at this time: from that of the receipt where
+    /// credits paid, which no limit recorded.
+    #[must_use]
+    pub const fn counted_us(&self, at_us: u64) -> u64 {
+        if at_us == 0 { self.at.as_micros() } else { at_us }
     }
 
     /// So many units of the charge, to [refund](crate::Limiter::refund): of each unit at most the

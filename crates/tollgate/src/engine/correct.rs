@@ -71,9 +71,10 @@ impl Portion {
     }
 }
 
-/// Refunds the portion of a charge that still counts, on a count whose due holds end first. Its
-/// credits get back first, as much as they have paid. The charge was recorded at `charged_at_us`,
-/// one time per limit of `charged` in declared order.
+/// Refunds the portion of a charge that still counts, on a count whose due holds end first. Of a
+/// unit of which credits paid a part, they get it back, and the limits nothing. The charge was
+/// recorded at `charged_at_us`, one time per limit of `charged` in declared order: 0 where credits
+/// paid. It was made at `at`.
 ///
 /// The state may since have been written under other numbers, those of the part: limits are
 /// matched by identity. A limit whose strategy changed refunds nothing. Neither does a charge that
@@ -83,13 +84,17 @@ impl Portion {
 pub fn refund(
     part: &mut Part<'_>,
     charged: &LimitSet,
-    charged_at_us: &[u64],
+    (charged_at_us, at): (&[u64], Time),
     portion: &Portion,
     now: Time,
 ) -> SmallVec<[u64; 2]> {
     let mut held = end_holds(part, now);
     let credits = held.credits.clone();
-    let portion = give_back(part.limits, &mut held.credits, (charged, charged_at_us), portion, now);
+    if !credits.is_empty() {
+        let paid = charged.limits().iter().zip(charged_at_us).filter(|(_, at_us)| **at_us == 0);
+        let paid = paid.map(|(limit, _)| limit);
+        give_back(part.limits, &mut held.credits, paid, portion, (at, now));
+    }
     let (limits, states) = (part.limits, &mut *part.states);
     let mut given = SmallVec::new();
     for (limit, at_us) in charged.limits().iter().zip(charged_at_us) {
@@ -114,6 +119,7 @@ pub fn refund(
         // Only while the mark of this refund is kept. A later change of the numbers does not extend
         // that time, so no charge is refunded twice.
         if let Some(UnitPortion { cost, left, units, .. }) = portion.on(limit)
+            && *at_us > 0
             && now.as_micros() < spent_until_us(limit, *at_us, cost)
         {
             written.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });
@@ -137,27 +143,25 @@ fn written_as<'l>(limits: &'l LimitSet, limit: &Limit) -> Option<(&'l Limit, Pla
     each.find(|(written, _)| is_same(written)).map(|(written, place)| (written, *place))
 }
 
-/// Gives units of a charge back to credits, as long as one of its limits could give them back.
-/// Returns the portion that is left for the limits.
-fn give_back(
+/// Gives units of a charge back to the credits that paid for these limits, as long as one of the
+/// limits could give back a charge of that time.
+fn give_back<'l>(
     limits: &LimitSet,
     credits: &mut Credits,
-    (charged, at_us): (&LimitSet, &[u64]),
+    paid: impl Iterator<Item = &'l Limit>,
     portion: &Portion,
-    now: Time,
-) -> Portion {
-    let mut rest = portion.clone();
-    for UnitPortion { unit, cost, units, .. } in &mut rest.0 {
-        let counts = |(limit, at_us): (&Limit, &u64)| {
-            limit.unit() == unit
-                && written_as(limits, limit).is_some()
-                && now.as_micros() < spent_until_us(limit, *at_us, *cost)
-        };
-        if !credits.is_empty() && charged.limits().iter().zip(at_us).any(counts) {
-            *units -= credits.give_back(*unit, *units);
+    (at, now): (Time, Time),
+) {
+    let mut units: SmallVec<[Unit; 2]> = SmallVec::new();
+    for limit in paid {
+        let Some(UnitPortion { unit, cost, units: back, .. }) = portion.on(limit) else { continue };
+        let counts = written_as(limits, limit).is_some()
+            && now.as_micros() < spent_until_us(limit, at.as_micros(), cost);
+        if counts && !units.contains(&unit) {
+            units.push(unit);
+            credits.give_back(unit, back);
         }
     }
-    rest
 }
 
 /// Until when a charge of `cost` under `limit` can be refunded, in microseconds since the Unix
@@ -175,7 +179,9 @@ pub fn receipt_until_us(receipt: &Receipt) -> u64 {
         let Charges { limits, at_us, .. } = charges;
         let each = limits.limits().iter().zip(at_us);
         let cost = receipt.cost.amounts();
-        each.map(move |(limit, at_us)| spent_until_us(limit, *at_us, cost.of(limit.unit())))
+        each.map(move |(limit, at_us)| {
+            spent_until_us(limit, receipt.counted_us(*at_us), cost.of(limit.unit()))
+        })
     });
     each.max().unwrap_or(0)
 }

@@ -21,9 +21,10 @@ pub struct Credit {
     pub id: HoldId,
     /// The unit that it pays.
     pub unit: Unit,
-    /// The units that are left. One without any stays until its end: a refund may give some back.
+    /// The units that are left. One without any stays until its end, where there is room: a refund
+    /// may give some back, and its id stays known.
     pub left: u64,
-    /// The units that were given.
+    /// The units that were given; 0 once it was taken back.
     pub given: u64,
 }
 
@@ -107,13 +108,38 @@ impl Credits {
         }
     }
 
-    /// Removes those of an id. Returns whether there was one.
-    pub(super) fn remove(&mut self, id: HoldId) -> bool {
-        let knows = self.iter().any(|credit| credit.id == id);
-        if knows {
-            self.change(|list| list.retain(|credit| credit.id != id));
+    /// Takes back those of an id, which stay known. Returns how many units were given; `None` where
+    /// the id is not known, 0 where it was done before.
+    pub(super) fn take_back(&mut self, id: HoldId) -> Option<u64> {
+        let all = self.0.iter_mut().flat_map(|list| list.iter_mut());
+        all.filter(|credit| credit.id == id).fold(None, |sum, credit| {
+            let given = core::mem::take(&mut credit.given);
+            credit.left = 0;
+            Some(sum.unwrap_or(0) + given)
+        })
+    }
+
+    /// Forgets used-up ones, the first to end first, where there is no room for more of these.
+    /// Returns whether there is room then.
+    pub(super) fn make_room(&mut self, more: usize) -> bool {
+        if self.is_empty() {
+            return more <= MAX_CREDITS;
         }
-        knows
+        self.change(|list| {
+            while list.len() + more > MAX_CREDITS {
+                let Some(used) = list.iter().position(|credit| credit.left == 0) else {
+                    return false;
+                };
+                list.remove(used);
+            }
+            true
+        })
+    }
+
+    /// Approximately the bytes that are allocated.
+    pub(super) fn bytes(&self) -> usize {
+        let list = |list: &Vec<Credit>| size_of_val(list) + list.capacity() * size_of::<Credit>();
+        self.0.as_deref().map_or(0, list)
     }
 }
 
@@ -159,6 +185,8 @@ impl FromIterator<Credit> for Credits {
         all.change(|list| {
             list.extend(credits);
             list.sort_unstable();
+            // A restored store takes no more memory than the saved one.
+            list.shrink_to_fit();
         });
         all
     }

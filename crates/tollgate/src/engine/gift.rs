@@ -1,6 +1,6 @@
 //! Gives a credit, and takes it back.
 
-use super::credit::{Credit, MAX_CREDITS};
+use super::credit::Credit;
 use super::holding::judge_after;
 use super::holds::{self, HoldSums, Holds};
 use super::{HoldRefusal, Outcome, Part, Placed};
@@ -11,8 +11,8 @@ use crate::time::Time;
 /// Gives a credit to a count: once under its id.
 ///
 /// # Errors
-/// A count has [`MAX_CREDITS`] of them, or one of this id and another amount; or several subjects
-/// share the state. Nothing has changed then.
+/// A count has [`super::MAX_CREDITS`] of them with units left, or one of this id and another amount,
+/// or one that was taken back; or several subjects share the state. Nothing has changed then.
 pub(super) fn give(
     parts: &mut [Part<'_>],
     now: Time,
@@ -34,6 +34,7 @@ pub(super) fn give(
             left: units,
             given: units,
         });
+        sums.credits.make_room(cost.iter().count());
         sums.credits = sums.credits.iter().cloned().chain(new).collect();
         holds.set_sums(sums);
     });
@@ -52,12 +53,13 @@ pub(super) fn give(
     Ok(outcome)
 }
 
-/// Takes back what is left of a credit. Returns whether a count had one of this id.
-pub(super) fn take_back(parts: &mut [Part<'_>], id: HoldId) -> bool {
-    let mut taken = false;
+/// Takes back the rest of a credit. Returns the units that were given: 0 where it was done before,
+/// `None` where no count knows the id.
+pub(super) fn take_back(parts: &mut [Part<'_>], id: HoldId) -> Option<u64> {
+    let mut taken = None;
     for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
         let mut sums = holds.sums();
-        taken |= sums.credits.remove(id);
+        taken = taken.max(sums.credits.take_back(id));
         holds.set_sums(sums);
     }
     taken
@@ -80,8 +82,11 @@ fn check(
     credits.end_until(at_us);
     let own = || credits.iter().filter(|credit| credit.id == terms.id);
     if own().next().is_none() {
-        let is_full = credits.iter().count() + cost.iter().count() > MAX_CREDITS;
-        return if is_full { Err(HoldRefusal::TooManyCredits) } else { Ok(false) };
+        let has_room = credits.make_room(cost.iter().count());
+        return if has_room { Ok(false) } else { Err(HoldRefusal::TooManyCredits) };
+    }
+    if own().all(|credit| credit.given == 0) {
+        return Err(HoldRefusal::Over);
     }
     let given = |unit| own().find(|credit| credit.unit == unit).map(|credit| credit.given);
     let is_same = own().count() == cost.iter().count()

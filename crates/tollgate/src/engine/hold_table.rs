@@ -176,7 +176,12 @@ impl HoldTable {
         let by_id = by_id.as_ref().map_or(0, HashMap::capacity);
         let names = self.names.as_ref().map_or(0, |names| names.bytes());
         let line = self.line.as_ref().map_or(0, |line| line.capacity() * size_of::<Ticket>());
-        open + list.capacity() * size_of::<OneSettled>() + by_id * SETTLED_BYTES + names + line
+        let credits = self.sums.credits.bytes();
+        open + list.capacity() * size_of::<OneSettled>()
+            + by_id * SETTLED_BYTES
+            + names
+            + line
+            + credits
     }
 }
 

@@ -288,16 +288,22 @@ fn charge(
     fields: &mut [Fields],
 ) {
     let amount = Amount::of_cost(cost, terms.map(|terms| terms.id.kind()));
-    let charged = if charges { cost } else { 0.into() };
+    let whole = if charges { cost } else { 0.into() };
     let mut fields = fields.iter_mut();
     for part in parts {
-        let rest = pay_of(part, charged, now);
-        let charged = Amount::of_charge(rest.as_ref().map_or(charged, Cost::amounts));
+        let rest = pay_of(part, whole, now);
+        let charged = Amount::of_charge(rest.as_ref().map_or(whole, Cost::amounts));
         let each = part.limits.limits().iter().zip(part.limits.places());
         for ((limit, place), field) in each.zip(fields.by_ref()) {
             field.remaining = field.remaining.saturating_sub(amount.on(limit).taken);
             let units = charged.on(limit).taken;
-            if units > 0 {
+            if rest.is_some() && units < Amount::of_charge(whole).on(limit).taken {
+                // Credits get it back, and not the limit.
+                field.charged_at_us = 0;
+                if units > 0 {
+                    limit.step().charge(&mut part.states.cell(*place), now, units);
+                }
+            } else if units > 0 {
                 let recorded = limit.step().charge(&mut part.states.cell(*place), now, units);
                 field.charged_at_us = recorded.at_us;
             }
@@ -385,8 +391,7 @@ pub(super) fn charge_beside(
     let fits: SmallVec<[bool; 2]> = each().map(would_fit).collect();
     let rest = pay_of(part, cost, now);
     let charged = Amount::of_charge(rest.as_ref().map_or(cost, Cost::amounts));
-    let mut looked = look_at(part);
-    let mut soonest = None;
+    let (mut looked, mut soonest) = (look_at(part), None);
     each()
         .zip(fits)
         .map(|((limit, place), fits)| {

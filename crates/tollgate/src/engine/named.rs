@@ -78,8 +78,8 @@ impl core::fmt::Display for HoldRefusal {
             ),
             Self::TooManyCredits => write!(
                 f,
-                "a count has {MAX_CREDITS} credits at most, one for each unit that was given: wait \
-                 until one ends, or release one; nothing was given"
+                "a count has {MAX_CREDITS} credits with units left at most, one for each unit that \
+                 was given: wait until one ends, or release one; nothing was given"
             ),
             Self::StoreFull => f.write_str(
                 "the store is full: there is no room for a credit of this subject; nothing was given",

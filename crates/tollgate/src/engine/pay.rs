@@ -1,4 +1,4 @@
-//! Charges behind the limits: what they have no room for is taken from credits.
+//! Charges that the limits have no room for: credits pay them.
 
 use super::States;
 use super::credit::Credits;
@@ -7,8 +7,8 @@ use crate::limit::{LimitKind, LimitSet, Unit};
 use crate::strategy::Step as _;
 use crate::time::Time;
 
-/// Takes from credits what the limits of a unit have no room for, and returns what is left to
-/// charge to them. `None` where credits pay nothing.
+/// Lets credits pay, as far as they can, the amount of each unit that its limits have no room for.
+/// Returns what is left to charge to these. `None` where credits pay nothing.
 pub(super) fn pay(
     limits: &LimitSet,
     states: &mut dyn States,
@@ -30,7 +30,8 @@ pub(super) fn pay(
             limit.step().judge(&mut cell, at, 1).remaining
         });
         let Some(room) = room.min() else { continue };
-        let paid = credits.take(*unit, amount.saturating_sub(room), at.as_micros());
+        let beyond = if *amount > room { *amount } else { 0 };
+        let paid = credits.take(*unit, beyond, at.as_micros());
         *amount -= paid;
         pays |= paid > 0;
     }

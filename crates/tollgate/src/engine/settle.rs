@@ -40,8 +40,11 @@ pub fn settle(
         at_us = at_us.max(end_due(part, now));
     }
     if id.kind() == HoldKind::Credit {
-        let taken = gift::take_back(parts, id);
-        return Ok(taken.then(|| Settled::now(Cost::from(0), Vec::new(), SmallVec::new())));
+        let settled = |given| match given {
+            0 => Settled::before(0.into()),
+            _ => Settled::now(0.into(), Vec::new(), SmallVec::new()),
+        };
+        return Ok(gift::take_back(parts, id).map(settled));
     }
     let find = |part: &Part<'_>| part.holds.as_deref().and_then(|holds| named::find(holds, id));
     let open: SmallVec<[Option<OpenHold>; 1]> = parts.iter().map(find).collect();

@@ -442,8 +442,13 @@ fn check_actual(hold: &Hold, actual: Amounts<'_>) -> Result<(), Error> {
     if actual.is_zero() {
         return Ok(());
     }
-    if hold.kind() == HoldKind::Acquire {
-        return Err(Error::Ask(RELEASED_WITHOUT_UNITS.to_owned()));
+    match hold.kind() {
+        HoldKind::Acquire => return Err(Error::Ask(RELEASED_WITHOUT_UNITS.to_owned())),
+        HoldKind::Credit => {
+            let what = "a credit is taken back without units: all that is left of it goes";
+            return Err(Error::Ask(what.to_owned()));
+        }
+        HoldKind::Reserve | HoldKind::Charging => {}
     }
     actual.check_units(hold.counts.iter().map(|(_, limits)| limits))
 }

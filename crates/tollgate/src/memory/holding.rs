@@ -38,7 +38,7 @@ impl MemoryStore {
                 self.0.budget.has_in_all(grows) && (!is_own || self.0.budget.has(ROOM_FOR_HOLD));
             // One that is answered again needs none.
             let is_known = |terms: &HoldTerms| {
-                terms.id.name().is_some()
+                (terms.id.name().is_some() || terms.id.kind() == HoldKind::Credit)
                     && taken.iter().any(|it| it.state.holds().is_some_and(|it| it.knows(terms.id)))
             };
             let has_room = has_room || question.hold.is_some_and(is_known);

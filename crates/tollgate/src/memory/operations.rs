@@ -44,7 +44,7 @@ impl MemoryStore {
                 charge <= reset.charges
             } else {
                 // Another shard counted this charge, so only times can be compared.
-                at_us.iter().any(|at_us| *at_us <= reset.at_us)
+                receipt.at.as_micros() <= reset.at_us
             }
         });
         let nothing = || SmallVec::from_elem(0, at_us.len());
@@ -53,7 +53,7 @@ impl MemoryStore {
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
             holding::with_part(written_under, state, &engine::Carries::new(), |part| {
-                engine::refund(part, limits, at_us, portion, now)
+                engine::refund(part, limits, (at_us, receipt.at), portion, now)
             })
         });
         given.unwrap_or_else(nothing)

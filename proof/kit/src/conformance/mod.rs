@@ -280,6 +280,8 @@ cases! {
         credits::credits_equal_a_model,
         credits::a_named_credit_is_given_once,
         credits::a_credit_that_cannot_be_is_refused,
+        credits::a_refund_goes_to_who_paid,
+        credits::used_up_credits_make_room,
     }
 }
 
@@ -390,6 +392,8 @@ macro_rules! conformance_tests {
             credits_equal_a_model,
             a_named_credit_is_given_once,
             a_credit_that_cannot_be_is_refused,
+            a_refund_goes_to_who_paid,
+            used_up_credits_make_room,
         );
         /// Every case of the kit has a test here.
         #[test]

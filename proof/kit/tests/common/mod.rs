@@ -77,7 +77,7 @@ impl Twins {
         let now = Time::from_micros(now_us);
         let limits = &self.limits;
         let part = &mut engine::Part::new(limits, &mut self.held);
-        let given = engine::refund(part, limits, &[at_us], &portion, now)[0];
+        let given = engine::refund(part, limits, (&[at_us], now), &portion, now)[0];
         let expected = self.oracle.refund_part(now_us, at_us, left, units);
         let limits = &self.limits;
         assert_eq!(given, expected, "{limits} refund {units}/{left} of {at_us} at {now_us}");

@@ -70,7 +70,7 @@ proptest! {
             let (limits, held) = (engine.limits.clone(), engine.held.clone());
             let whole = engine::Portion::whole(cost.into());
             let part = &mut engine::Part::new(&limits, &mut engine.held);
-            let given = engine::refund(part, &limits, &[at], &whole, now)[0];
+            let given = engine::refund(part, &limits, (&[at], now), &whole, now)[0];
             let after = engine.ask(now_us, 1, Mode::Peek).fields[0].remaining;
             prop_assert!(after <= capacity && after - before == given);
             prop_assert!(given <= cost);

@@ -258,7 +258,7 @@ impl Model {
             };
             let Count { limits: written, held } = count;
             let part = &mut engine::Part::new(written, held);
-            let each = engine::refund(part, limits, at_us, &portion, now);
+            let each = engine::refund(part, limits, (at_us, now), &portion, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
             if *held == VecStates::fresh(written) {
                 self.counts.remove(&key);

@@ -264,7 +264,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
 fn given(counted: &AdminCount, credit: &CreditArgs, answer: &Value) -> String {
     let ends = answer["ends_after"]["text"].as_str().unwrap_or("-");
     format!(
-        "gave {} {} for {ends}: {} {} left\ntake back what is left: tollgate admin release {}\n",
+        "{} has a credit of {} for {ends}: {} {} left\ntake back what is left: tollgate admin release {}\n",
         shown(&counted.subject),
         shown(&credit.units),
         text_of(&answer["remaining"]),
