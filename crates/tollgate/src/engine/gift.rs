@@ -11,8 +11,9 @@ use crate::time::Time;
 /// Gives a credit to a count: once under its id.
 ///
 /// # Errors
-/// A count has [`super::MAX_CREDITS`] of them with units left, or one of this id and another amount,
-/// or one that was taken back; or several subjects share the state. Nothing has changed then.
+/// A count has [`super::MAX_CREDITS`] of them with units left, or one of this id and another
+/// amount, or one that was taken back; or several subjects share the state. Nothing has changed
+/// then.
 pub(super) fn give(
     parts: &mut [Part<'_>],
     now: Time,
