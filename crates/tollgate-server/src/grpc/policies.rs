@@ -64,6 +64,20 @@ pub(super) fn prepared(
     Ok(service.gate.prepare(&fields))
 }
 
+/// The same, without the rulings of administrators.
+///
+/// # Errors
+/// An entry that is not a field.
+pub(super) fn unruled(
+    service: &Service,
+    domain: &str,
+    (place, descriptor): (usize, &RateLimitDescriptor),
+) -> Result<Prepared, Status> {
+    let fields = fields(service, domain, descriptor).map_err(|why| at(place, &why))?;
+    let prepared = service.gate.prepare_unruled(None, &fields);
+    Ok(prepared.unwrap_or_else(|| service.gate.prepare(&fields)))
+}
+
 /// The same at a cost of this many hits.
 ///
 /// # Errors
