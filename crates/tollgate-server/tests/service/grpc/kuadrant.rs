@@ -466,7 +466,7 @@ fn within<T>(message: T, time: Duration) -> tonic::Request<T> {
     request
 }
 
-/// What was held before a ban or an exemption is charged by its commit. Without a hold, a client
+/// A commit charges what was held before a ban or an exemption. Without a hold, a client
 /// that is banned or exempt is charged nothing.
 #[tokio::test]
 async fn a_hold_is_settled_whatever_was_ruled_since() {
