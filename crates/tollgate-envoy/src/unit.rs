@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use tollgate::Quota;
+
 /// A unit of time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(clippy::exhaustive_enums)] // the protocol has these
@@ -51,6 +53,14 @@ impl Unit {
     pub fn from_length(length: Duration) -> Option<Self> {
         let found = ALL.iter().find(|(.., seconds)| Duration::from_secs(*seconds) == length);
         found.map(|(unit, ..)| *unit)
+    }
+
+    /// The unit of a quota. One of a calendar has none: Envoy's month is 30 days, and its day is
+    /// one of UTC.
+    #[must_use]
+    pub fn of(quota: &Quota) -> Option<Self> {
+        let length = quota.calendar.is_none().then(|| quota.period.as_duration());
+        length.and_then(Self::from_length)
     }
 
     /// Its number in the protocol.

@@ -74,6 +74,33 @@ fn what_the_reference_refuses_is_refused_in_its_words() {
     refuses("0.25: shop\ndomain: shop\n", "config error, key is not of type string: 0.25", "1:1");
 }
 
+/// Envoy's units are of UTC and of one length, and its hits are requests.
+#[test]
+fn calendars_and_other_units_are_told_where_they_belong() {
+    for (rest, says, remedy) in [
+        (
+            "rate_limit: { unit: month in Europe/Berlin, requests_per_unit: 5 }",
+            "invalid rate limit unit 'month in Europe/Berlin'",
+            "a calendar is a limit of ours: `limit: 5/month in Europe/Berlin`",
+        ),
+        (
+            "limit: 5/day in Europe/Berln",
+            "`limit`: there is no time zone `Europe/Berln`",
+            "did you mean `Europe/Berlin`?",
+        ),
+        (
+            "limit: 9/m via gcra, 5/m of tokens via gcra",
+            "`limit`: `5/m of tokens burst 5 via gcra` counts no requests, and a hit is one",
+            "leave its unit out, or write a policy, whose costs have an amount of each unit",
+        ),
+    ] {
+        let text = format!("{HEAD}  - key: a\n    {rest}\n");
+        let told = Config::read([("rules.yaml", &*text)]).unwrap_err()[0].to_string();
+        assert!(told.contains(&format!("error: {says}\n")), "{told}\nis not: {says}");
+        assert!(told.contains(remedy) && told.contains("rules.yaml:4:"), "{told}");
+    }
+}
+
 #[test]
 fn what_is_no_yaml_is_refused() {
     for text in ["'''", "domain: [", "domain: a\n\tb: c\n", "- a", "domain: a\n---\ndomain: b\n"] {

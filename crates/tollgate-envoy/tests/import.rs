@@ -43,6 +43,8 @@ descriptors:
     rate_limit: { unit: day, requests_per_unit: 1 }
   - key: free
     rate_limit: { unlimited: true }
+  - key: month
+    limit: 1/month in Europe/Berlin from 15th
   - key: part
     quota_mode: true
     rate_limit: { unit: day, requests_per_unit: 1 }
@@ -53,6 +55,8 @@ descriptors:
     let policies = Policies::parse(&made.policies, Format::Toml);
     let policies = policies.unwrap_or_else(|why| panic!("{why}\n{}", made.policies));
     assert!(policies.warnings().is_empty(), "{}", policies.warnings());
+    let calendar = "limit = \"1/month in Europe/Berlin from 15th via fixed_window\"";
+    assert!(made.policies.contains(calendar), "{}", made.policies);
     let gate = Gate::new(policies, tollgate::MemoryStore::new()).unwrap();
     let ask = |fields: &[(&str, &str)]| {
         admits(&gate, &[&[("field.domain", "shop"), ("ip", "192.0.2.7")], fields].concat())

@@ -147,6 +147,8 @@ descriptors:
   - key: named
     limit: 5/10s via sliding_log
     rate_limit: { name: five }
+  - key: day
+    limit: 5/day in Europe/Berlin
   - key: banned
     limit: 5/10s via sliding_log
     rate_limit: { unit: minute, requests_per_unit: 0 }
@@ -163,6 +165,8 @@ descriptors:
         ),
         ("ours", "10/s burst 20 via gcra, 240/h via sliding_window", (10, Some(Unit::Second))),
         ("named", "5/10s via sliding_log", (5, None)),
+        // Envoy's day is one of UTC.
+        ("day", "5/day in Europe/Berlin via fixed_window", (5, None)),
         ("banned", "ban", (0, Some(Unit::Minute))),
     ] {
         let rule = domain.find([(key, "x")].into_iter()).unwrap().rule();

@@ -81,6 +81,8 @@ mod ruled_limit;
 mod ruling;
 #[cfg(feature = "schema")]
 mod schema;
+#[cfg(feature = "watch")]
+mod seen_lists;
 mod source;
 mod spans;
 mod sum;

@@ -12,10 +12,10 @@ use notify::{RecursiveMode, Watcher as _};
 use tollgate::Store;
 
 use crate::gate::{Gate, Reread, Revision};
-use crate::lines::hash_of;
-use crate::load::{Lists, format_of, parse, read_list, text_of, whole};
+use crate::load::{Lists, format_of, parse, text_of, whole};
 use crate::policies::Policies;
 use crate::problem::Problems;
+use crate::seen_lists::SeenLists;
 
 /// The default interval at which the file is polled: 2 s.
 pub const DEFAULT_POLL: Duration = Duration::from_secs(2);
@@ -128,8 +128,8 @@ impl Watch {
         let (sender, receiver) = sync_channel(1);
         let bell = Bell { sender, end: Arc::default() };
         let wakeups = Wakeups { receiver, end: Arc::clone(&bell.end) };
-        let lists = Lists::default();
-        let mut followed = Followed { gate: gate.clone(), last: None, lists, on_reload };
+        let (lists, seen) = (Lists::default(), SeenLists::default());
+        let mut followed = Followed { gate: gate.clone(), last: None, lists, seen, on_reload };
         let (system, silence) = if self.notify { self.listen(&bell) } else { (None, None) };
         let path = self.path.clone();
         let run = move || {
@@ -265,21 +265,20 @@ struct Followed<S, F> {
     last: Option<Content>,
     /// The lists that are watched: those that the file referred to when it was read.
     lists: Lists,
+    seen: SeenLists,
     on_reload: F,
 }
 
 impl<S: Store, F: FnMut(&Reload)> Followed<S, F> {
     /// The current content of the file and its lists.
-    fn read(&self, path: &Path) -> Content {
-        let hash = |path: &PathBuf| read_list(path).ok().map(|text| hash_of(&text));
-        let lists = self.lists.keys().map(|path| (path.clone(), hash(path)));
-        Content { text: text_of(path), lists: lists.collect() }
+    fn read(&mut self, path: &Path) -> Content {
+        Content { text: text_of(path), lists: self.seen.look(&self.lists) }
     }
 
     /// True when it differs from the last content.
     ///
     /// The content is compared, not the modification time: two changes in one tick of a file
-    /// system's clock have the same time.
+    /// system's clock have the same time. [`SeenLists`] knows when there can be none.
     fn is_news(&self, content: &Content) -> bool {
         self.last.as_ref() != Some(content)
     }

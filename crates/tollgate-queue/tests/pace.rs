@@ -153,6 +153,35 @@ fn a_rate_is_shared_exactly() {
 }
 
 /// A removed queue is gone with all its jobs, and the next producer makes it again.
+/// A script of Redis has no time zones: there such a rate is refused, and nothing is taken.
+#[test]
+fn a_rate_of_a_calendar_is_one_of_memory_or_a_file() {
+    everywhere(|place, queue, clock| async move {
+        let producer = queue.producer(ProducerSettings::new(9)).unwrap();
+        for n in 0..3 {
+            producer.offer(&Job::new().field("n", n.to_string())).await.unwrap();
+        }
+        let rate = "2/day in Europe/Berlin".parse().unwrap();
+        let consumer = queue.consumer(ConsumerSettings::new().rate(rate)).unwrap();
+        if place.starts_with("a ") {
+            let error = consumer.take("w", 3).await.unwrap_err().to_string();
+            assert!(error.contains("takes a duration, such as `30d`"), "{place}: {error}");
+            let plain = queue.consumer(ConsumerSettings::new()).unwrap();
+            assert_eq!(plain.take("w", 3).await.unwrap().jobs.len(), 3, "{place}");
+            return;
+        }
+        let jobs = consumer.take("w", 3).await.unwrap().jobs;
+        assert_eq!(jobs.len(), 2, "{place}");
+        consumer.ack(&jobs.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap();
+        let none = consumer.take("w", 3).await.unwrap();
+        // 22:13:20 by UTC, and an hour later in Berlin.
+        let midnight = Duration::from_secs(46 * 60 + 40);
+        assert!(none.jobs.is_empty() && none.next == Some(midnight), "{place}: {none:?}");
+        clock.advance(midnight);
+        assert_eq!(consumer.take("w", 3).await.unwrap().jobs.len(), 1, "{place}");
+    });
+}
+
 #[test]
 fn a_queue_that_is_removed_is_as_if_it_had_never_been() {
     everywhere(|place, queue, _| async move {

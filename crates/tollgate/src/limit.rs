@@ -178,6 +178,13 @@ impl Limit {
         }
     }
 
+    /// True when a cost of requests alone takes from it. A limit of another unit then has the
+    /// amount 0, and admits everybody.
+    #[must_use]
+    pub fn counts_requests(&self) -> bool {
+        [Unit::REQUESTS, Unit::SLOTS].contains(self.unit())
+    }
+
     /// True when only holds take from it: a check, which never gives back, is refused.
     #[must_use]
     #[inline]

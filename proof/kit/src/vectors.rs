@@ -24,9 +24,10 @@ macro_rules! embed {
 }
 
 pub mod holds;
+pub mod units;
 pub mod wire;
 
-/// Every file of `vectors/` without holds: its path there, and its text.
+/// Every file of the strategies in `vectors/`: its path there, and its text.
 pub const VECTORS: &[(&str, &str)] = &[
     embed!("fixed_window/calendar.txt"),
     embed!("fixed_window/charge.txt"),

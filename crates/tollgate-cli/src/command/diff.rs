@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use tollgate_logs::Error;
 use tollgate_logs::policy::{self, Change, Changed};
+use tollgate_policy::{Entry, Policies, Policy};
 
 use super::log::{Csv, LogOptions, Rules, deciding, headline, share};
 use crate::args::Diff;
@@ -47,7 +48,8 @@ pub(crate) fn diff(args: &Diff, out: &mut Output) -> Result<u8> {
         found => found?,
     };
     let written = csv.map(Csv::finish).transpose()?;
-    let notes = log.notes(&requests.summary);
+    let mut notes = log.notes(&requests.summary);
+    notes.extend(fresh_counts(&old.policies, &new.policies));
     let code = if found.is_same() { 0 } else { CHANGED };
     if args.json {
         out.json(&found)?;
@@ -77,6 +79,26 @@ pub(crate) fn diff(args: &Diff, out: &mut Output) -> Result<u8> {
         out.line(format!("\nwritten to {path}"))?;
     }
     Ok(code)
+}
+
+/// The limits of a policy and a subject that have other identities in the new policies.
+fn fresh_counts(old: &Policies, new: &Policies) -> Vec<String> {
+    let mut notes = Vec::new();
+    for policy in new.policies() {
+        let same = |before: &&Policy| before.name == policy.name;
+        let Some(before) = old.policies().iter().find(same) else { continue };
+        for entry in &policy.entries {
+            let of_it = || before.entries.iter().filter(|it| it.subject == entry.subject);
+            let keeps = |it: &Entry| it.limits.identity() == entry.limits.identity();
+            if let Some(was) = of_it().next().filter(|_| !of_it().any(keeps)) {
+                notes.push(format!(
+                    "{}: `{}` counts apart from `{}`: with the new policies everybody begins anew",
+                    policy.name, entry.limits, was.limits
+                ));
+            }
+        }
+    }
+    notes
 }
 
 /// One direction, policy by policy, with examples.

@@ -104,6 +104,15 @@ fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
              it is made: ask by tollgate, or give a duration, such as `30d`"
         );
     }
+    let mut limits = parts.iter().flat_map(|(_, set)| set.limits());
+    if let Some(limit) = limits.find(|limit| !limit.counts_requests()) {
+        bail!(
+            "`{limit}` counts {}, and the cost of a script is of requests: leave `of {}` out, or ask by \
+             tollgate",
+            limit.unit(),
+            limit.unit()
+        );
+    }
     if parts.len() > MAX_PARTS {
         bail!("{} subjects are more than one check takes: at most {MAX_PARTS}", parts.len());
     }

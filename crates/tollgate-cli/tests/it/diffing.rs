@@ -180,6 +180,38 @@ fn an_example_names_a_line_of_the_log() {
     assert!(code == 0 && out.contains("nobody is decided otherwise"), "{out}");
 }
 
+/// A month of the calendar is another count than 30 days, unless a name makes them one.
+#[test]
+fn limits_that_begin_anew_are_noted() {
+    let place = Place::new();
+    let log = write(&place, "log", "{\"ts\":9,\"ip\":\"a\"}\n");
+    let file = |name: &str, limit: &str| {
+        let limits = format!("limits = [{{ subject = \"ip\", limit = \"{limit}\" }}]\n");
+        let policy = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n";
+        write(&place, name, &format!("{policy}{limits}"))
+    };
+    let days = file("days.toml", "9/30d via fixed_window");
+    let month = file("month.toml", "9/month in Europe/Berlin");
+    let tokyo = file("tokyo.toml", "8/month in Asia/Tokyo from 15th");
+    let named = ["a: 9/30d via fixed_window", "a: 9/month"];
+    let [named, as_month] = [file("named.toml", named[0]), file("as_month.toml", named[1])];
+    for (old, new, says) in [
+        (
+            &days,
+            &month,
+            "api: `9/month in Europe/Berlin via fixed_window` counts apart from `9/30d",
+        ),
+        (&month, &days, "counts apart from `9/month in Europe/Berlin via fixed_window`: with the"),
+        (&month, &tokyo, ""),
+        (&named, &as_month, ""),
+    ] {
+        let (code, out, err) = place.run(&["diff", old, new, "--log", &log]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains(says), "{out}");
+        assert_eq!(out.contains("begins anew"), !says.is_empty(), "{out}");
+    }
+}
+
 #[test]
 fn limits_and_policy_files_are_compared_with_each_other() {
     let place = Place::new();

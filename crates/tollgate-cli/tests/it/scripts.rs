@@ -61,6 +61,25 @@ fn pasted_lines_admit_and_then_deny() {
 }
 
 #[test]
+fn calendars_and_other_units_have_no_script() {
+    let place = Place::new();
+    for (limit, says) in [
+        (
+            "9/month in UTC",
+            ["is of a calendar", "ask by tollgate, or give a duration, such as `30d`"],
+        ),
+        ("9/m of tokens via gcra", ["burst 9 via gcra` counts tokens", "leave `of tokens` out"]),
+    ] {
+        for args in [&["scripts", "5/h", limit][..], &["scripts", "--on", &format!("bob={limit}")]]
+        {
+            let (code, out, err) = place.run(args);
+            assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+            assert!(says.iter().all(|part| err.contains(part)), "{args:?}: {err}");
+        }
+    }
+}
+
+#[test]
 fn the_verbose_answer_says_how_long_to_wait() {
     let place = Place::new();
     let Some((_server, url)) = redis::start(place.path(), &[]) else { return };

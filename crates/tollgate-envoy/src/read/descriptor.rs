@@ -1,6 +1,6 @@
 //! Reads descriptors and their limits.
 
-use tollgate::{LimitSet, ParseError};
+use tollgate::{Calendar, LimitSet, ParseError};
 use tollgate_policy::tree::{Node as Tree, Span, Value};
 
 use super::fields::{DESCRIPTOR, Fields, RATE_LIMIT, REPLACES};
@@ -182,8 +182,12 @@ impl Reader<'_> {
             (false, None) if has_limit && written.is_empty() && number.is_none() => None,
             (false, None) => {
                 let what = format!("invalid rate limit unit '{written}'");
-                let remedy = "write second, minute, hour, day, week, month or year";
-                self.error(unit_at, what, remedy);
+                let mut remedy = "write second, minute, hour, day, week, month or year".to_owned();
+                if let Ok(calendar) = written.parse::<Calendar>() {
+                    let number = number.unwrap_or(1);
+                    remedy = format!("a calendar is a limit of ours: `limit: {number}/{calendar}`");
+                }
+                self.error(unit_at, what, &remedy);
                 None
             }
         };
@@ -238,8 +242,16 @@ impl Reader<'_> {
         };
         // Ours alone goes first, so that a mistake in it is not shown with theirs before it.
         let alone = ours.map_or(Ok(()), |(_, ours)| ours.parse::<LimitSet>().map(drop));
-        match alone.and_then(|()| text.parse()) {
-            Ok(limits) => Some(limits),
+        match alone.and_then(|()| text.parse::<LimitSet>()) {
+            Ok(limits) => match limits.limits().iter().find(|it| !it.counts_requests()) {
+                None => Some(limits),
+                Some(limit) => {
+                    let what = format!("`limit`: `{limit}` counts no requests, and a hit is one");
+                    let remedy = "leave its unit out, or write a policy, whose costs have an amount of each unit";
+                    self.error(ours?.0.at, what, remedy);
+                    None
+                }
+            },
             Err(error) => {
                 let error: ParseError = error;
                 if let Some((node, _)) = ours {
@@ -255,7 +267,7 @@ impl Reader<'_> {
 fn reported(limits: &LimitSet) -> (u32, Option<Unit>) {
     let Some(quota) = limits.limits().first().map(tollgate::Limit::quota) else { return (0, None) };
     let number = u32::try_from(quota.units).unwrap_or(u32::MAX);
-    (number, Unit::from_length(quota.period.as_duration()))
+    (number, Unit::of(quota))
 }
 
 impl Level {

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate::{Ask, Authority, HoldKind, Limiter};
+use tollgate_lease::Leased;
 
-use crate::sim::{Flying, World, check, now, set};
+use crate::sim::{Flying, Remote, World, check, now, set};
 
 const HOT: &str = "1000/s via gcra lease 100 for 200ms";
 
@@ -335,6 +336,58 @@ fn unspent_units_go_back() {
         let left = now(world.node(limits).check(Ask::new("a").peek())).unwrap().remaining();
         let wasted = (150 + held).saturating_sub(200);
         assert_eq!(left, if all_come_back { 850 } else { 1_000 - wasted }, "{limits}");
+    }
+}
+
+/// Units of one day or month are not spent in the next, by any node, whatever comes back: by a
+/// refund, or by a check that is denied elsewhere.
+#[test]
+fn a_lease_ends_with_the_window_of_a_calendar() {
+    // From two o'clock in Berlin to the next midnight. The day of the 27th has 25 hours.
+    const HOUR_US: u64 = 3_600_000_000;
+    for (limits, edge_us) in [
+        ("1000/day in Europe/Berlin lease 90 for 1m", 22 * HOUR_US),
+        ("1000/day in Europe/Berlin lease 90 for 1m", (23 * 24 + 23) * HOUR_US),
+        ("1000/month in Europe/Berlin lease 90 for 1m", (27 * 24 + 23) * HOUR_US),
+    ] {
+        let world = World::new();
+        let nodes = [(); 3].map(|()| world.node(limits));
+        let (plain, few) = (limits.replace(" lease 90 for 1m", ""), set("1/366d via fixed_window"));
+        world.pass(edge_us - 30_000_000);
+        let before: Vec<_> = (0..240).map(|at| check(&nodes[at % 3], "a")).collect();
+        assert!(before.iter().all(tollgate::Decision::is_allowed), "{limits}");
+        let leased = before.iter().rev().find(|it| it.authority() == Authority::Lease).unwrap();
+        let receipt = leased.receipt().unwrap();
+        assert!(nodes.iter().all(|node| node.store().held() > 0), "{limits}");
+        // A check that sets a unit aside, and is denied for another subject after the edge.
+        let remote = world.remote();
+        let far = world.node_with(limits, remote.clone(), |it| it);
+        world.pass(29_000_000);
+        for _ in 0..60 {
+            let _ = check(&far, "a");
+        }
+        assert!(check(&far, "b").is_allowed());
+        remote.delays[1].store(2_000_000, Ordering::Relaxed);
+        assert!(far.store().held() > 0);
+        let both = Ask::new("a").and_under("b", &few).cost(2);
+        let mut flying = Flying::new(&far, both);
+        assert!(flying.poll(&world).is_none());
+
+        world.pass(1_000_000);
+        let held = |node: &Limiter<Leased<Remote>>| node.store().held();
+        assert_eq!((nodes.each_ref().map(held), held(&far)), ([0; 3], 0), "{limits}");
+        assert_eq!(now(nodes[0].refund(&receipt)).unwrap().given, [0], "{limits}");
+        world.pass(2_000_000);
+        let (_, denied) = flying.poll(&world).unwrap();
+        assert!(!denied.unwrap().is_allowed());
+        assert_eq!((held(&nodes[0]), held(&far)), (0, 0), "{limits}");
+        // The new window has all of its units, and no more.
+        let left = |world: &World| {
+            now(world.node(&plain).check(Ask::new("a").peek())).unwrap().remaining()
+        };
+        assert_eq!(left(&world), 1_000, "{limits}");
+        let admitted = (0..3_000).filter(|at| check(&nodes[at % 3], "a").is_allowed()).count();
+        assert_eq!((admitted, left(&world)), (1_000, 0), "{limits}");
     }
 }
 

@@ -104,6 +104,14 @@ impl ConsumerSettings {
             );
             return Err(Error::invalid(what));
         }
+        let limits = self.rate.iter().flat_map(LimitSet::limits);
+        if let Some(limit) = limits.into_iter().find(|limit| !limit.counts_requests()) {
+            let what = format!(
+                "`{limit}` for the rate of a queue: a job is one request, so leave `of {}` out",
+                limit.unit()
+            );
+            return Err(Error::invalid(what));
+        }
         Ok(())
     }
 

@@ -48,6 +48,15 @@ fn a_rate_has_no_lease() {
 }
 
 #[test]
+fn a_rate_is_of_requests() {
+    let rate: LimitSet = "9/m via gcra, 5/m of tokens via gcra".parse().unwrap();
+    let error = ConsumerSettings::new().rate(rate).check().unwrap_err().to_string();
+    for says in ["`5/m of tokens burst 5 via gcra`", "a job is one request", "leave `of tokens`"] {
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
 fn what_nobody_here_has_written_is_not_read() {
     for text in [
         "",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use tollgate::strategy::{LuaStep, lua_steps};
-use tollgate::{Limit, LimitSet, Time, Unit, engine};
+use tollgate::{Limit, LimitSet, Time, engine};
 
 use super::clock::{Clock, GIVEN_LIFETIME_MS, encoded_expiry};
 use super::form::{has_state, in_state_order, set_tag};
@@ -31,7 +31,7 @@ pub fn count_args(limits: &LimitSet) -> Vec<Vec<u8>> {
         // numbers.
         // A limit of another unit has no fast path, which counts requests and slots: its letter is
         // a capital. One that counts nothing has a sign.
-        let is_plain = [Unit::REQUESTS, Unit::SLOTS].contains(limit.unit());
+        let is_plain = limit.counts_requests();
         let code = spec.step.and_then(|step| u8::try_from(step.code).ok()).unwrap_or(b'x');
         let code = match (is_plain, limit.is_uncounted()) {
             (_, true) => b'-',

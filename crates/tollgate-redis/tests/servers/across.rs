@@ -24,6 +24,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 pub(crate) const NOON: u64 = 1_763_640_000_000_000;
 
+/// Five seconds before midnight in Berlin: the windows of calendars end within a story.
+const BEFORE_MIDNIGHT: u64 = NOON + 39_595_000_000;
+
 pub(crate) fn limits(text: &str) -> LimitSet {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
 }
@@ -115,9 +118,10 @@ fn alone_it_answers_what_one_server_answers() {
             "9/10s refill interval via token_bucket",
             "9/10s via sliding_log",
             "1/3s via uniform",
+            "4/day in Europe/Berlin, 9/month in Europe/Berlin",
         ] {
             let subjects = apart(cluster, &limits(set), "user");
-            let (here, there) = (ManualClock::at_micros(NOON), ManualClock::at_micros(NOON));
+            let (here, there) = [(); 2].map(|()| ManualClock::at_micros(BEFORE_MIDNIGHT)).into();
             let memory = MemoryStore::builder().clock(here.clone()).build();
             let run = format!("across-{}", set.len());
             let store = RedisStore::builder(options(cluster)).run(&run, there.clone());

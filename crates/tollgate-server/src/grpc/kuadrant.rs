@@ -204,8 +204,7 @@ impl Rls {
                 counting.commit(&planned, &id, actual).await?
             }
             None if self.has_policies() => {
-                let all = counting.prepare(&request, |_| actual.max(1))?;
-                counting.commit_by_policies(&all, &id, actual).await?
+                counting.commit_by_policies(&request, &id, actual).await?
             }
             None => false,
         };

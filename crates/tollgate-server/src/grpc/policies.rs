@@ -64,6 +64,20 @@ pub(super) fn prepared(
     Ok(service.gate.prepare(&fields))
 }
 
+/// The same, without the rulings of administrators.
+///
+/// # Errors
+/// An entry that is not a field.
+pub(super) fn unruled(
+    service: &Service,
+    domain: &str,
+    (place, descriptor): (usize, &RateLimitDescriptor),
+) -> Result<Prepared, Status> {
+    let fields = fields(service, domain, descriptor).map_err(|why| at(place, &why))?;
+    let prepared = service.gate.prepare_unruled(None, &fields);
+    Ok(prepared.unwrap_or_else(|| service.gate.prepare(&fields)))
+}
+
 /// The same at a cost of this many hits.
 ///
 /// # Errors
@@ -106,12 +120,10 @@ pub(super) fn reported(answer: &Answer<'_>) -> Option<RateLimit> {
     let decision = answer.decision()?;
     let limit = decision.binding().limit();
     // A ban has no units for each unit of time.
-    let quota = if limit.has_capacity() { limit.quota().clone() } else { return None };
-    // Envoy's month is 30 days, and its day is one of UTC: a calendar is of no unit.
-    let length = quota.calendar.is_none().then(|| quota.period.as_duration());
+    let quota = if limit.has_capacity() { limit.quota() } else { return None };
     Some(RateLimit {
         requests_per_unit: u32::try_from(quota.units).unwrap_or(u32::MAX),
-        unit: length.and_then(Unit::from_length).map_or(0, Unit::number),
+        unit: Unit::of(quota).map_or(0, Unit::number),
         name: answer.policy().map_or(String::new(), |policy| policy.name.clone()),
     })
 }

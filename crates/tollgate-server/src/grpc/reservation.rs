@@ -201,17 +201,22 @@ impl Counting<'_> {
     /// As that.
     pub(super) async fn commit_by_policies(
         &self,
-        all: &[Prepared],
+        request: &RateLimitRequest,
         id: &str,
         actual: u64,
     ) -> Result<bool, Status> {
+        let all = self.prepare(request, |_| actual.max(1))?;
+        let is_named = self.name.is_some() && id.is_empty();
         let (mut ids, mut is_released) = (id.split(BETWEEN), false);
-        for prepared in all {
-            let parts: Vec<CountedBy<'_>> = prepared.counts().collect();
-            let hold = match self.name.filter(|_| id.is_empty()) {
-                Some(_) => self.service.gate.holds().named(prepared).map_err(status)?,
-                None => self.hold_on(ids.next().unwrap_or_default(), &parts),
-            };
+        for (place, (prepared, descriptor)) in all.iter().zip(&request.descriptors).enumerate() {
+            let id = (!is_named).then(|| ids.next().unwrap_or_default());
+            let mut hold = self.hold_of(prepared, id)?;
+            // A ban or an exemption may be newer than the hold.
+            if hold.is_none() {
+                let unruled =
+                    policies::unruled(self.service, &request.domain, (place, descriptor))?;
+                hold = self.hold_of(&unruled.named(self.name), id)?;
+            }
             match self.settle(hold, actual).await? {
                 Some(_) => is_released = true,
                 None => {
@@ -222,6 +227,17 @@ impl Counting<'_> {
             }
         }
         Ok(is_released)
+    }
+
+    /// The hold of one descriptor by its id, or by the caller's where that is `None`.
+    ///
+    /// # Errors
+    /// By the caller's id nothing could be held.
+    fn hold_of(&self, prepared: &Prepared, id: Option<&str>) -> Result<Option<Hold>, Status> {
+        match id {
+            Some(id) => Ok(self.hold_on(id, &prepared.counts().collect::<Vec<_>>())),
+            None => self.service.gate.holds().named(prepared).map_err(status),
+        }
     }
 
     /// The hold of this id, if it is on exactly these counts. `None` for the hold of another and

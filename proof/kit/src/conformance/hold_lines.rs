@@ -242,7 +242,7 @@ fn only(said: Said) -> LineAnswer {
 }
 
 /// A decision, with `said` as the result where it admits.
-fn decided(decision: &Decision<'_>, said: Said) -> LineAnswer {
+pub(super) fn decided(decision: &Decision<'_>, said: Said) -> LineAnswer {
     let each: Vec<Fields> =
         (0..decision.reports().count()).map(|index| fields(decision, index)).collect();
     let said = match decision.is_allowed() {

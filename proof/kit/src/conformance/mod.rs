@@ -44,6 +44,7 @@ mod requests;
 mod shown_holds;
 mod threads;
 mod uncounted;
+mod unit_lines;
 mod unit_parts;
 mod units;
 mod world;
@@ -217,6 +218,7 @@ cases! {
         bans::a_ban_counts_the_denials_of_its_own_set,
         threads::a_hundred_threads_share_five_units,
         threads::checks_in_opposite_orders_never_wait_for_each_other,
+        unit_lines::time_lines_of_units_are_answered_as_written,
         units::units_equal_the_oracle_in_every_field,
         units::a_charge_of_several_units_is_refunded_whole,
         unit_parts::parts_by_unit_equal_the_oracle_of_each_limit,
@@ -339,6 +341,7 @@ macro_rules! conformance_tests {
             a_ban_counts_the_denials_of_its_own_set,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,
+            time_lines_of_units_are_answered_as_written,
             units_equal_the_oracle_in_every_field,
             a_charge_of_several_units_is_refunded_whole,
             parts_by_unit_equal_the_oracle_of_each_limit,

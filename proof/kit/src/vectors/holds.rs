@@ -25,6 +25,7 @@ mod written;
 
 pub use answer::{LimitAnswer, LineAnswer, Said};
 pub use written::write;
+pub(super) use written::write_with;
 
 /// How long a hold of a concurrency limit lasts that does not say it, in microseconds.
 const USUAL_HOLD_US: u64 = 30_000_000;

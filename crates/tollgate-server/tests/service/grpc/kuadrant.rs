@@ -66,6 +66,7 @@ async fn shop() -> Shop {
     std::fs::write(&file, POLICIES).unwrap();
     let service = Service::start_with(gate_of(POLICIES, AnyStore::Memory(store)), |options| {
         options.grpc = vec![here()];
+        options.admin = Some(here());
         options.envoy.rules = Some(path);
         options.config = Some(file);
     })
@@ -463,4 +464,40 @@ fn within<T>(message: T, time: Duration) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(time);
     request
+}
+
+/// A commit charges what was held before a ban or an exemption. Without a hold, a client
+/// that is banned or exempt is charged nothing.
+#[tokio::test]
+async fn a_hold_is_settled_whatever_was_ruled_since() {
+    let shop = shop().await;
+    let (ann, mut admin) = (ANN[1], shop.service.admin().await);
+    let commit = |id: &str| {
+        let reservation_id = id.to_owned();
+        let (domain, descriptors) = (ann.0.to_owned(), vec![descriptor("user=ann")]);
+        CommitRequest { domain, descriptors, reservation_id, actual_amount: 1 }
+    };
+    let reserve = || {
+        let (domain, descriptors) = (ann.0.to_owned(), vec![descriptor("user=ann")]);
+        ReserveRequest { domain, descriptors, amount: 3, ttl: None }
+    };
+    let named = |which: usize| format!("{which:032}");
+    for (act, nth) in [("ban", 1), ("exempt", 2)] {
+        let signed = shop.held(ann, 3).await;
+        let said = shop.client().reserve(with_id(reserve(), &named(nth))).await.unwrap();
+        assert_eq!(said.into_inner().code, 1);
+        let rule = r#"{"when": {"user": "ann"}, "policy": "tokens", "for": "1h"}"#;
+        let told = admin.post(&format!("/v1/admin/{act}"), rule).await;
+        assert_eq!(told.status, 200, "{}", told.text);
+        assert!(shop.commit(ann, &signed, 1).await.unwrap(), "{act}");
+        let by_name = with_id(commit(""), &named(nth));
+        assert!(shop.client().commit(by_name).await.unwrap().into_inner().reservation_released);
+        // Nothing is held, and nothing is charged.
+        for id in ["", "an-id"] {
+            assert!(!shop.commit(ann, id, 5).await.unwrap(), "{act}");
+        }
+        let lift = r#"{"when": {"user": "ann"}, "policy": "tokens"}"#;
+        assert_eq!(admin.post("/v1/admin/lift", lift).await.status, 200);
+        assert_eq!(shop.looked(ann).await, format!("OK: OK {}", 10 - 2 * nth), "{act}");
+    }
 }

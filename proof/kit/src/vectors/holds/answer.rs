@@ -72,7 +72,7 @@ impl LineAnswer {
     }
 
     /// Whether it can be the answer under this many limits.
-    pub(super) const fn fits(&self, limits: usize) -> bool {
+    pub(in crate::vectors) const fn fits(&self, limits: usize) -> bool {
         match self.said {
             Said::Yes
             | Said::Again(_)
@@ -111,7 +111,7 @@ impl LineAnswer {
         std::iter::once(self.said.to_string()).chain(each).collect()
     }
 
-    pub(super) fn parse(said: &str, limits: &[&str]) -> Result<Self, String> {
+    pub(in crate::vectors) fn parse(said: &str, limits: &[&str]) -> Result<Self, String> {
         let said = parse_said(said)?;
         let mut parsed = Vec::new();
         for limit in limits {

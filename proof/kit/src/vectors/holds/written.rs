@@ -10,13 +10,26 @@ use super::{LineAnswer, parse};
 ///
 /// The first line that cannot be read, or to which the definitions leave the answer open.
 pub fn write(text: &str) -> Result<String, VectorError> {
+    write_with(text, |questions| {
+        let mut answers = Vec::new();
+        for time_line in parse(questions)? {
+            let numbers = time_line.lines.iter().map(|line| line.number);
+            answers.extend(numbers.zip(time_line.run()?));
+        }
+        Ok(answers)
+    })
+}
+
+/// Writes a file with the answers of `run` to its questions, each with the number of its line.
+pub(in crate::vectors) fn write_with(
+    text: &str,
+    run: impl FnOnce(&str) -> Result<Vec<(usize, Option<LineAnswer>)>, VectorError>,
+) -> Result<String, VectorError> {
     let questions: Vec<String> = text.lines().map(question_of).collect();
     let mut answers: Vec<Option<LineAnswer>> = vec![None; questions.len()];
-    for time_line in parse(&questions.join("\n"))? {
-        for (line, answer) in time_line.lines.iter().zip(time_line.run()?) {
-            if let Some(place) = answers.get_mut(line.number - 1) {
-                *place = answer;
-            }
+    for (number, answer) in run(&questions.join("\n"))? {
+        if let Some(place) = answers.get_mut(number - 1) {
+            *place = answer;
         }
     }
     let mut rows: Vec<Vec<String>> = Vec::new();
