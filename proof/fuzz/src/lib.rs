@@ -31,6 +31,8 @@ const fn target(name: &'static str, run: fn(&[u8]), turns: usize) -> Target {
 
 /// All of them, in the order of their names.
 pub const TARGETS: &[Target] = &[
+    target("cost", targets::notation::cost, 4_000),
+    target("credits", targets::receipt::credits, 4_000),
     target("duration", targets::notation::duration, 4_000),
     target("envoy", targets::envoy::rules, 1_000),
     target("identity", targets::identity::headers, 4_000),

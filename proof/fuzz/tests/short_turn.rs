@@ -53,6 +53,8 @@ macro_rules! short_turns {
 }
 
 short_turns! {
+    cost
+    credits
     duration
     envoy
     identity

@@ -98,7 +98,8 @@ pub(super) fn read_outcome(
         // A part is of the first unit alone.
         let is_part = is_partial && question.cost.first_unit() == limit.unit();
         let is_above = question.cost.of(limit.unit()) > limit.capacity() && !is_part;
-        if left > most_left(limit) || wait.is_none() && !is_above {
+        // The script of holds answers where a count has credits.
+        if left > limit.capacity() || wait.is_none() != is_above {
             return Err(unexpected_reply());
         }
         has_to_wait |= wait != Some(0);

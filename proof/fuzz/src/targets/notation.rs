@@ -1,6 +1,10 @@
-//! Limits, durations and subjects as people write them: a parsed one has a form that reads back.
+//! Limits, costs, durations and subjects as people write them: a parsed one has a form that reads
+//! back.
 
-use tollgate::{Limit, LimitSet, MAX_PERIOD_US, ParseError, Period, Strategy, Subject};
+use tollgate::{
+    Calendar, Cost, Limit, LimitSet, MAX_COST, MAX_PERIOD_US, ParseError, Period, Strategy,
+    Subject, Time,
+};
 
 use super::text;
 
@@ -23,9 +27,42 @@ fn limits(parsed: Result<LimitSet, ParseError>) {
             assert_eq!(again.identity(), set.identity());
             for limit in set.limits() {
                 let _ = limit.strategy().traits(limit.quota());
+                limit.quota().calendar.iter().for_each(calendar);
             }
         }
         Err(error) => assert!(!error.to_string().is_empty() && !error.what().is_empty()),
+    }
+}
+
+/// A calendar reads back, and a time is in a window that the next one follows.
+fn calendar(calendar: &Calendar) {
+    assert_eq!(calendar.to_string().parse().as_ref(), Ok(calendar));
+    for at in [0, 1_729_990_800_000_000, 1_711_846_799_999_999].map(Time::from_micros) {
+        let window = calendar.window(at);
+        assert!(window.start <= at && at < window.end, "{calendar}: {window:?} at {at:?}");
+        let next = calendar.window(window.end);
+        assert_eq!(next.start, window.end, "{calendar} at {at:?}");
+    }
+}
+
+/// A cost, asked and used: within its bounds, and one form that reads back.
+pub(crate) fn cost(data: &[u8]) {
+    let text = text(data);
+    if let Ok(cost) = text.parse::<Cost>() {
+        let mut amounts = cost.amounts().iter().map(|(_, amount)| amount);
+        assert!(amounts.all(|amount| (1..=MAX_COST).contains(&amount)), "{cost}");
+    }
+    for parsed in [text.parse(), Cost::parse_used(text)] {
+        match parsed {
+            Ok(cost) => {
+                let written = cost.to_string();
+                assert_eq!(Cost::parse_used(&written).as_ref(), Ok(&cost));
+                assert_eq!(Cost::parse_used(&written).map(|again| again.to_string()), Ok(written));
+                let amounts = cost.amounts().iter().map(|(unit, amount)| (unit.name(), amount));
+                assert_eq!(Cost::used(amounts), Ok(cost.clone()));
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
     }
 }
 

@@ -6,12 +6,14 @@ use tollgate_redis::{Options, decode, encode};
 
 use super::text;
 
-const SETS: [&str; 5] = [
+const SETS: [&str; 7] = [
     "x: 10/s via gcra",
     "x: 5/10s via fixed_window",
     "x: 6/10s precision 5s via sliding_window",
     "x: 5/10s refill interval via token_bucket",
     "x: 7/m via gcra, y: 5/10s via sliding_log",
+    "x: 5/month in Europe/Berlin from 15th",
+    "x: 7/m via gcra, y: 90/m of tokens via fixed_window",
 ];
 
 /// A state and the rows of a log: read or refused, and a parsed one can be worked on.
