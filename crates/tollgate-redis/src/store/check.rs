@@ -85,11 +85,12 @@ impl RedisStore {
             return Box::pin(self.check_among_holds(question, nonce, by)).await;
         }
         if question.request.is_none() {
-            return read_outcome(&answer, question, plan.limits, nonce);
+            return read_outcome(&answer, question, plan.limits, (nonce, false));
         }
         let (number, forgotten, answer) = read_request(&answer)?;
-        let mut outcome = read_outcome(answer, question, plan.limits, number)?;
-        outcome.repeated = number != nonce;
+        let is_repeated = number != nonce;
+        let mut outcome = read_outcome(answer, question, plan.limits, (number, is_repeated))?;
+        outcome.repeated = is_repeated;
         outcome.overused = forgotten.count(&self.0.forgotten_requests);
         Ok(outcome)
     }

@@ -73,7 +73,7 @@ pub(super) fn read_outcome(
     answer: &[Value],
     question: &Question<'_>,
     limits: usize,
-    number: u64,
+    (number, is_remembered): (u64, bool),
 ) -> Result<Outcome, StoreError> {
     let rest = answer;
     let usual = 2 + 3 * limits;
@@ -98,8 +98,12 @@ pub(super) fn read_outcome(
         // A part is of the first unit alone.
         let is_part = is_partial && question.cost.first_unit() == limit.unit();
         let is_above = question.cost.of(limit.unit()) > limit.capacity() && !is_part;
-        // The script of holds answers where a count has credits.
-        if left > limit.capacity() || wait.is_none() != is_above {
+        // The script of holds answers where a count has credits, but for a remembered answer.
+        let is_sound = match is_remembered {
+            true => left <= most_left(limit) && wait == Some(0),
+            false => left <= limit.capacity() && wait.is_none() == is_above,
+        };
+        if !is_sound {
             return Err(unexpected_reply());
         }
         has_to_wait |= wait != Some(0);
@@ -184,7 +188,7 @@ mod tests {
         let parts = [Counted::new(&subject, &limits)];
         let question = Question::new(&parts, cost, mode);
         let answer: Vec<Value> = numbers.iter().copied().map(Value::Int).collect();
-        read_outcome(&answer, &question, 2, NONCE).map(|outcome| outcome.granted)
+        read_outcome(&answer, &question, 2, (NONCE, false)).map(|outcome| outcome.granted)
     }
 
     #[test]

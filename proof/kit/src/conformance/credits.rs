@@ -328,12 +328,13 @@ pub(super) fn a_named_credit_is_given_once<M: StoreMaker>(maker: &M) {
         block_on(world.limiter.hold(ask.holding(HoldKind::Credit, Some(Duration::from_secs(60)))))
     };
     let first = give(3).unwrap().hold.expect("it is never denied");
-    // A retry has the answer of the first ask, whatever the limit alone would admit.
-    let ask = || Ask::new("bob").cost(7).request("5c9d2b1e-0d1a-4f0e-9d43-6b0a1c6b2f11");
-    for repeated in [false, true] {
-        let told = world.check(ask());
-        let told = (told.is_allowed(), told.is_repeated(), told.remaining());
-        assert_eq!(told, (true, repeated, 1));
+    // A retry has the answer of the first ask, also one with more left than the limit alone has.
+    for (cost, id, left) in [(1, "a request of bob", 7), (6, "another one of bob", 1)] {
+        for repeated in [false, true] {
+            let told = world.check(Ask::new("bob").cost(cost).request(id));
+            let told = (told.is_allowed(), told.is_repeated(), told.remaining());
+            assert_eq!(told, (true, repeated, left), "{id}");
+        }
     }
     world.at(START_US + 59 * SECOND_US);
     let again = give(3).unwrap();
