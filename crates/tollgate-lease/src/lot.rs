@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate::engine::Outcome;
-use tollgate::{Lease, LimitSet, Strategy, Time};
+use tollgate::{Lease, LimitSet, PAID_BY_CREDITS, Strategy, Time};
 
 use crate::clock::surely_within;
 use crate::denial::Asked;
@@ -37,7 +37,8 @@ pub(crate) fn receipts_of(units: u64) -> u64 {
 
 /// Whether credits paid a part of a charge.
 pub(crate) fn is_paid_by_credits(outcome: &Outcome) -> bool {
-    outcome.granted > 0 && outcome.fields.iter().any(|fields| fields.charged_at_us == 0)
+    outcome.granted > 0
+        && outcome.fields.iter().any(|fields| fields.charged_at_us == PAID_BY_CREDITS)
 }
 
 impl Lot {

@@ -17,7 +17,7 @@ mod report;
 mod text;
 
 pub use authority::Authority;
-pub use receipt::{Charges, Receipt, ReceiptPart, Refund};
+pub use receipt::{Charges, PAID_BY_CREDITS, Receipt, ReceiptPart, Refund};
 pub use report::Report;
 
 /// The outcome of a check.

@@ -75,7 +75,9 @@ pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, Subj
 pub use at_once::at_once;
 pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use cost::{Amounts, Cost, MAX_COST_UNITS};
-pub use decision::{Authority, Charges, Decision, Receipt, ReceiptPart, Refund, Report, Verdict};
+pub use decision::{
+    Authority, Charges, Decision, PAID_BY_CREDITS, Receipt, ReceiptPart, Refund, Report, Verdict,
+};
 pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
 pub use hold::{

@@ -149,6 +149,6 @@ mod tests {
         assert_eq!(chosen(names.clone(), None).unwrap(), names);
         assert_eq!(chosen(names.clone(), Some("path")).unwrap(), ["path"]);
         let message = chosen(names, Some("pth")).unwrap_err().to_string();
-        assert!(message.starts_with("no target `pth`; there are: duration, "), "{message}");
+        assert!(message.starts_with("no target `pth`; there are: cost, "), "{message}");
     }
 }

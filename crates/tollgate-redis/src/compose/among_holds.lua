@@ -269,7 +269,7 @@ elseif admitted and not peek then
       end
       if due < fields[f].wanted and counts_units(limit) then
         -- Credits get it back, and not the limit.
-        fields[f].at = 0
+        fields[f].at = paid_by_credits
       end
     end
     if kind then

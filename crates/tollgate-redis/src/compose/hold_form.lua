@@ -6,6 +6,9 @@
 -- due are charged before anything else is answered.
 local most_holds, most_charging = 100000, 1000
 
+-- In place of the time of a charge that credits paid a part of: no limit recorded it.
+local paid_by_credits = 9007199254740991
+
 -- Beyond this a clock has stepped back.
 local skew = 1000000
 

@@ -110,7 +110,7 @@ for _, subject in ipairs(subjects) do
       if counts_units(limit) then
         local name = limit.unit or 'requests'
         subject.credit[name] = credit.of(subject.holds, limit)
-        could[name] = could[name] or charged.at == 0 and limit.strategy == charged.letter
+        could[name] = could[name] or charged.at == paid_by_credits and limit.strategy == charged.letter
           and now < charged.till
       end
     end
@@ -139,7 +139,7 @@ for _, subject in ipairs(subjects) do
       -- again.
       if reset > 0 then
         -- As long as the mark lies, which nobody makes longer when the numbers change.
-        if now < charged.till and charged.at > 0 and (units[name] or 0) > 0 then
+        if now < charged.till and charged.at ~= paid_by_credits and (units[name] or 0) > 0 then
           refund(limit, charged.at, left[name], units[name])
         end
         settle(limit)

@@ -4,8 +4,13 @@ use smallvec::SmallVec;
 
 use crate::cost::Cost;
 use crate::limit::LimitSet;
+use crate::strategy::MAX_EXACT;
 use crate::subject::Subject;
 use crate::time::Time;
+
+/// In place of a time: credits paid a part of the charge, which no limit recorded. It is later than
+/// any time.
+pub const PAID_BY_CREDITS: u64 = MAX_EXACT - 1;
 
 /// A charge: a number unique in the store, the store's time, the cost, the limits and their
 /// subjects. [`crate::Limiter::refund`] takes it.
@@ -34,8 +39,8 @@ pub struct Charges {
     pub subject: Subject,
     /// The limits that it was charged under.
     pub limits: LimitSet,
-    /// When each limit recorded the charge, in microseconds since the Unix epoch; 0 where credits
-    /// paid a part of it.
+    /// When each limit recorded the charge, in microseconds since the Unix epoch;
+    /// [`PAID_BY_CREDITS`] where those paid a part of it.
     pub at_us: SmallVec<[u64; 2]>,
 }
 
@@ -63,7 +68,7 @@ impl Receipt {
     /// credits paid, which no limit recorded.
     #[must_use]
     pub const fn counted_us(&self, at_us: u64) -> u64 {
-        if at_us == 0 { self.at.as_micros() } else { at_us }
+        if at_us == PAID_BY_CREDITS { self.at.as_micros() } else { at_us }
     }
 
     /// So many units of the charge, to [refund](crate::Limiter::refund): of each unit at most the

@@ -8,7 +8,7 @@ use super::credit::Credits;
 use super::holding::end_holds;
 use crate::adjustment::Adjustment;
 use crate::cost::{Amounts, Cost};
-use crate::decision::{Charges, Receipt};
+use crate::decision::{Charges, PAID_BY_CREDITS, Receipt};
 use crate::limit::{Limit, LimitSet, Place, Unit};
 use crate::strategy::{Cell, Charge, Judgement, Step};
 use crate::time::{SKEW_US, Time};
@@ -73,8 +73,8 @@ impl Portion {
 
 /// Refunds the portion of a charge that still counts, on a count whose due holds end first. Of a
 /// unit of which credits paid a part, they get it back, and the limits nothing. The charge was
-/// recorded at `charged_at_us`, one time per limit of `charged` in declared order: 0 where credits
-/// paid. It was made at `at`.
+/// recorded at `charged_at_us`, one time per limit of `charged` in declared order, or
+/// [`PAID_BY_CREDITS`]. It was made at `at`.
 ///
 /// The state may since have been written under other numbers, those of the part: limits are
 /// matched by identity. A limit whose strategy changed refunds nothing. Neither does a charge that
@@ -91,7 +91,11 @@ pub fn refund(
     let mut held = end_holds(part, now);
     let credits = held.credits.clone();
     if !credits.is_empty() {
-        let paid = charged.limits().iter().zip(charged_at_us).filter(|(_, at_us)| **at_us == 0);
+        let paid = charged
+            .limits()
+            .iter()
+            .zip(charged_at_us)
+            .filter(|(_, at_us)| **at_us == PAID_BY_CREDITS);
         let paid = paid.map(|(limit, _)| limit);
         give_back(part.limits, &mut held.credits, paid, portion, (at, now));
     }
@@ -119,7 +123,7 @@ pub fn refund(
         // Only while the mark of this refund is kept. A later change of the numbers does not extend
         // that time, so no charge is refunded twice.
         if let Some(UnitPortion { cost, left, units, .. }) = portion.on(limit)
-            && *at_us > 0
+            && *at_us != PAID_BY_CREDITS
             && now.as_micros() < spent_until_us(limit, *at_us, cost)
         {
             written.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });

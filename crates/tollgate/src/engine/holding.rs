@@ -19,6 +19,7 @@ use super::{
     migrate,
 };
 use crate::cost::{Amounts, Cost};
+use crate::decision::PAID_BY_CREDITS;
 use crate::hold::{HoldId, HoldKind, HoldTerms, Patience};
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::Step;
@@ -299,7 +300,7 @@ fn charge(
             let units = charged.on(limit).taken;
             if rest.is_some() && units < Amount::of_charge(whole).on(limit).taken {
                 // Credits get it back, and not the limit.
-                field.charged_at_us = 0;
+                field.charged_at_us = PAID_BY_CREDITS;
                 if units > 0 {
                     limit.step().charge(&mut part.states.cell(*place), now, units);
                 }

@@ -104,7 +104,8 @@ pub struct Fields {
     /// The shortest wait in microseconds until `remaining` is the limit's capacity.
     pub reset_after_us: u64,
     /// When the charge was recorded, in microseconds since the Unix epoch: the store's now, or the
-    /// newest stored time if the clock stepped back; 0 where credits paid a part of it.
+    /// newest stored time if the clock stepped back; [`crate::PAID_BY_CREDITS`] where those paid a
+    /// part of it.
     pub charged_at_us: u64,
     /// The effect on the count when the numbers changed.
     pub carried: Carried,

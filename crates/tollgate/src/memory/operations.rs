@@ -44,7 +44,7 @@ impl MemoryStore {
                 charge <= reset.charges
             } else {
                 // Another shard counted this charge, so only times can be compared.
-                receipt.at.as_micros() <= reset.at_us
+                at_us.iter().any(|at_us| receipt.counted_us(*at_us) <= reset.at_us)
             }
         });
         let nothing = || SmallVec::from_elem(0, at_us.len());
