@@ -352,9 +352,8 @@ fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [F
         let mut looked = look_at(part);
         // Where nothing was charged and no end will, all that may have changed is the last end.
         let stays = !charged && looked.held.sums.charging.is_zero();
-        for ((limit, place), field) in
-            limits.limits().iter().zip(limits.places()).zip(fields.by_ref())
-        {
+        let each = limits.limits().iter().zip(limits.places());
+        for ((limit, place), field) in each.zip(fields.by_ref()) {
             let by_itself = if stays {
                 field.reset_after_us
             } else {
