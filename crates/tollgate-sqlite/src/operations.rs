@@ -1,7 +1,7 @@
 //! The transactions of a question, a refund and an inspection.
 
 use smallvec::SmallVec;
-use tollgate::engine::{self, Outcome, Part, Portion, Recalled, decide};
+use tollgate::engine::{self, Carries, Outcome, Part, Portion, Recalled, decide};
 use tollgate::{
     Amounts, Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question,
     Receipt, Refund, RequestId, StoreError, Time,
@@ -9,6 +9,7 @@ use tollgate::{
 
 use crate::amounts::{cost_in, cost_value};
 use crate::context::Context;
+use crate::holds::SqlHolds;
 use crate::state::{self, LoadedState};
 use crate::{requests, sweep};
 
@@ -73,13 +74,7 @@ fn with_parts<'c, T>(found: &mut [LoadedState<'c>], work: impl FnOnce(&mut [Part
     let answer = {
         let mut parts: SmallVec<[Part<'_>; 1]> = each
             .iter_mut()
-            .map(|(limits, carried, holds, found)| {
-                let part = Part::new(limits, *found).carrying(carried.clone());
-                match holds {
-                    Some(holds) => part.holding(holds),
-                    None => part,
-                }
-            })
+            .map(|(limits, carried, holds, found)| part_of((limits, carried), found, holds))
             .collect();
         work(&mut parts)
     };
@@ -87,6 +82,19 @@ fn with_parts<'c, T>(found: &mut [LoadedState<'c>], work: impl FnOnce(&mut [Part
         found.give_holds(holds);
     }
     answer
+}
+
+/// A count as a part, with its holds if it has any.
+fn part_of<'p>(
+    (limits, carried): (&'p LimitSet, &Carries),
+    found: &'p mut LoadedState<'_>,
+    holds: &'p mut Option<SqlHolds<'_>>,
+) -> Part<'p> {
+    let part = Part::new(limits, found).carrying(carried.clone());
+    match holds {
+        Some(holds) => part.holding(holds),
+        None => part,
+    }
 }
 
 /// Settles or renews a hold: `work` on its counts, under the numbers that each is written under.
@@ -124,13 +132,7 @@ pub(crate) fn with_part<T>(
 ) -> T {
     let (limits, carried, mut holds) =
         (found.limits().clone(), found.carried(), found.take_holds());
-    let answer = {
-        let part = Part::new(&limits, found).carrying(carried);
-        work(&mut match &mut holds {
-            Some(holds) => part.holding(holds),
-            None => part,
-        })
-    };
+    let answer = work(&mut part_of((&limits, &carried), found, &mut holds));
     found.give_holds(holds);
     answer
 }

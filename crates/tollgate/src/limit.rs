@@ -185,6 +185,12 @@ impl Limit {
         [Unit::REQUESTS, Unit::SLOTS].contains(self.unit())
     }
 
+    /// True for a rate limit that counts this unit: a credit can pay for it.
+    #[inline]
+    pub(crate) fn is_rate_of(&self, unit: &Unit) -> bool {
+        self.kind() == LimitKind::Rate && self.unit() == unit
+    }
+
     /// True when only holds take from it: a check, which never gives back, is refused.
     #[must_use]
     #[inline]

@@ -126,24 +126,40 @@ impl std::error::Error for VectorError {}
 ///
 /// The first line that cannot be read, with its number.
 pub fn parse(text: &str) -> Result<Vec<TimeLine>, VectorError> {
-    let mut found: Vec<TimeLine> = Vec::new();
+    let begin = |limit: String| {
+        let (rule, debt) = parse_limit(&limit)?;
+        Ok(TimeLine { limit, rule, debt, lines: Vec::new() })
+    };
+    read(text, "limit", begin, |time_line, number, case, line| {
+        time_line.lines.push(parse_line(number, case, line)?);
+        Ok(())
+    })
+}
+
+/// Reads a file of time lines. Each begins with a line of its limits behind this word; `add` gets
+/// the number of each further line, the comment above it, and the line.
+fn read<T>(
+    text: &str,
+    word: &str,
+    begin: impl Fn(String) -> Result<T, String>,
+    add: impl Fn(&mut T, usize, &str, &str) -> Result<(), String>,
+) -> Result<Vec<T>, VectorError> {
+    let mut found: Vec<T> = Vec::new();
     let mut case = String::new();
     for (index, raw) in text.lines().enumerate() {
         let (number, line) = (index + 1, raw.trim());
         let at_line = |message| VectorError { line: number, message };
+        let limits = line.strip_prefix(word).and_then(|rest| rest.strip_prefix(':'));
         if line.is_empty() {
             continue;
         } else if let Some(comment) = line.strip_prefix('#') {
             comment.trim().clone_into(&mut case);
-        } else if let Some(limit) = line.strip_prefix("limit:") {
-            let limit = limit.trim().to_owned();
-            let (rule, debt) = parse_limit(&limit).map_err(at_line)?;
-            found.push(TimeLine { limit, rule, debt, lines: Vec::new() });
+        } else if let Some(limits) = limits {
+            found.push(begin(limits.trim().to_owned()).map_err(at_line)?);
         } else if let Some(time_line) = found.last_mut() {
-            let line = parse_line(number, &case, line).map_err(at_line)?;
-            time_line.lines.push(line);
+            add(time_line, number, &case, line).map_err(at_line)?;
         } else {
-            return Err(at_line("a `limit: ...` line must come first".to_owned()));
+            return Err(at_line(format!("a `{word}: ...` line must come first")));
         }
     }
     Ok(found)

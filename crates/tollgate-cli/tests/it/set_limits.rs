@@ -50,17 +50,20 @@ fn seen(all: &[Serving], limit: u64) {
     println!("a limit of {limit} was seen by {} after {:?}", all.len(), began.elapsed());
 }
 
+/// The answer of a service to `tollgate admin` with these words.
+fn admin(place: &Place, serving: &Serving, words: &[&str]) -> String {
+    let at = serving.admin_address();
+    let (code, out, error) = place.run(&[&["admin", "--at", &at], words].concat());
+    assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
+    out
+}
+
 #[test]
 fn four_services_see_it_and_again_after_a_restart() {
     let place = Place::new();
     let Some((_redis, url)) = redis::start(place.path(), &[]) else { return };
     let all = four(&place, &url);
-    let admin = |serving: &Serving, words: &[&str]| {
-        let at = serving.admin_address();
-        let (code, out, error) = place.run(&[&["admin", "--at", &at], words].concat());
-        assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
-        out
-    };
+    let admin = |serving: &Serving, words: &[&str]| admin(&place, serving, words);
     assert_eq!(ask(&all[0], 100), (true, 100, 0));
     assert!(all.iter().all(|one| ask(one, 1) == (false, 100, 0)));
     let of = ["set", "field.tenant=12", "--policy", "api", "--for", "30d"];
@@ -113,12 +116,7 @@ fn four_services_spend_a_credit_once() {
     let place = Place::new();
     let Some((_redis, url)) = redis::start(place.path(), &[]) else { return };
     let all = four(&place, &url);
-    let admin = |serving: &Serving, words: &[&str]| {
-        let at = serving.admin_address();
-        let (code, out, error) = place.run(&[&["admin", "--at", &at], words].concat());
-        assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
-        out
-    };
+    let admin = |serving: &Serving, words: &[&str]| admin(&place, serving, words);
     let count = ["field.tenant:12", "--policy", "api"];
     let give = |serving: &Serving, units: &str, id: &str| {
         let what = ["--units", units, "--for", "30d", "--id", id];

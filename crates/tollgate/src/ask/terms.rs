@@ -4,9 +4,8 @@ use core::time::Duration;
 
 use super::kind::no_slots;
 use crate::error::Error;
-use crate::hold::Patience;
-use crate::hold::{MAX_TTL_US, MIN_TTL_US};
-use crate::limit::{Limit, LimitKind, LimitSet};
+use crate::hold::{MAX_TTL_US, MIN_TTL_US, Patience};
+use crate::limit::LimitSet;
 use crate::question::Question;
 use crate::subject::Subject;
 use crate::time::Period;
@@ -62,8 +61,7 @@ pub(super) fn check_credit(
         return Err(Error::Ask("a credit is given at once: nobody waits for it".to_owned()));
     }
     for (unit, _) in question.cost.iter() {
-        let pays = |limit: &Limit| limit.kind() == LimitKind::Rate && limit.unit() == unit;
-        if !part.limits.limits().iter().any(pays) {
+        if !part.limits.limits().iter().any(|limit| limit.is_rate_of(unit)) {
             return Err(Error::Ask(format!(
                 "a credit of {unit} has no rate limit to stand behind: slots come back by \
                  themselves, so give one of a unit that a limit counts in a time"

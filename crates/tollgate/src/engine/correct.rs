@@ -91,12 +91,8 @@ pub fn refund(
     let mut held = end_holds(part, now);
     let credits = held.credits.clone();
     if !credits.is_empty() {
-        let paid = charged
-            .limits()
-            .iter()
-            .zip(charged_at_us)
-            .filter(|(_, at_us)| **at_us == PAID_BY_CREDITS);
-        let paid = paid.map(|(limit, _)| limit);
+        let each = charged.limits().iter().zip(charged_at_us);
+        let paid = each.filter(|(_, at_us)| **at_us == PAID_BY_CREDITS).map(|(limit, _)| limit);
         give_back(part.limits, &mut held.credits, paid, portion, (at, now));
     }
     let (limits, states) = (part.limits, &mut *part.states);
@@ -111,26 +107,23 @@ pub fn refund(
         written.step().repair(&mut cell, now);
         let Judgement { remaining: before, reset_after_us, .. } =
             written.step().judge(&mut cell, now, 1);
-        // This limit has recovered by itself. Its state keeps its times, so that its charges count
-        // again if the clock steps back.
         let before = (before + credits.of(written)).saturating_sub(kept);
-        let credit = held.credits.of(written);
-        if reset_after_us == 0 {
-            let after = written.step().judge(&mut cell, now, 1).remaining + credit;
-            given.push(after.saturating_sub(kept).saturating_sub(before));
-            continue;
-        }
+        // A limit that has recovered by itself keeps its times, so that its charges count again if
+        // the clock steps back.
+        let counts = reset_after_us > 0;
         // Only while the mark of this refund is kept. A later change of the numbers does not extend
         // that time, so no charge is refunded twice.
-        if let Some(UnitPortion { cost, left, units, .. }) = portion.on(limit)
+        if let Some(UnitPortion { cost, left, units, .. }) = portion.on(limit).filter(|_| counts)
             && *at_us != PAID_BY_CREDITS
             && now.as_micros() < spent_until_us(limit, *at_us, cost)
         {
             written.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });
         }
-        let after = written.step().judge(&mut cell, now, 1).remaining;
-        forget_if_free(written.step(), &mut cell, now);
-        given.push((after + credit).saturating_sub(kept).saturating_sub(before));
+        let after = written.step().judge(&mut cell, now, 1).remaining + held.credits.of(written);
+        if counts {
+            forget_if_free(written.step(), &mut cell, now);
+        }
+        given.push(after.saturating_sub(kept).saturating_sub(before));
     }
     if let Some(holds) = part.holds.as_deref_mut() {
         holds.set_sums(held);

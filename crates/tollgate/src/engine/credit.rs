@@ -6,7 +6,7 @@ use core::str::FromStr;
 
 use crate::error::ParseError;
 use crate::hold::{HoldId, HoldKind};
-use crate::limit::{Limit, LimitKind, MAX_COST, Unit};
+use crate::limit::{Limit, MAX_COST, Unit};
 
 /// The most credits that a count has at a time, one for each unit of each gift.
 pub const MAX_CREDITS: usize = 16;
@@ -30,7 +30,10 @@ pub struct Credit {
 
 /// The credits of a count, the first to end first. Nearly no count has any.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[allow(clippy::box_collection, reason = "a vector is three times as large where there is none")]
+#[allow(
+    clippy::box_collection,
+    reason = "an empty vector takes three times the space of an empty option"
+)]
 pub struct Credits(Option<Box<Vec<Credit>>>);
 
 impl Credits {
@@ -55,12 +58,7 @@ impl Credits {
     /// The units that are left for a limit.
     #[inline]
     pub(super) fn of(&self, limit: &Limit) -> u64 {
-        match (&self.0, limit.kind()) {
-            (Some(list), LimitKind::Rate) => {
-                list.iter().filter(|it| it.unit == *limit.unit()).map(|it| it.left).sum()
-            }
-            _ => 0,
-        }
+        self.iter().filter(|credit| limit.is_rate_of(&credit.unit)).map(|it| it.left).sum()
     }
 
     fn change<T>(&mut self, change: impl FnOnce(&mut Vec<Credit>) -> T) -> T {

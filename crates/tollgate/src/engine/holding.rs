@@ -13,7 +13,7 @@ use super::denial::{deny, repair};
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, NamedHold, OpenHold, ShownHold};
 use super::line::{self, Ahead};
 use super::named::{self, HoldRefusal};
-use super::pay::pay;
+use super::pay::{pay, pay_of};
 use super::{
     Carried, Carries, Charged, Fields, HoldSums, Mode, Outcome, Part, Placed, States, VecStates,
     migrate,
@@ -214,8 +214,10 @@ pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
         holds::take(holds, hold);
     }
     let mut sums = holds.sums();
-    sums.credits.end_until(at_us);
-    holds.set_sums(sums);
+    if !sums.credits.is_empty() {
+        sums.credits.end_until(at_us);
+        holds.set_sums(sums);
+    }
     at_us
 }
 
@@ -298,28 +300,16 @@ fn charge(
         for ((limit, place), field) in each.zip(fields.by_ref()) {
             field.remaining = field.remaining.saturating_sub(amount.on(limit).taken);
             let units = charged.on(limit).taken;
-            if rest.is_some() && units < Amount::of_charge(whole).on(limit).taken {
-                // Credits get it back, and not the limit.
-                field.charged_at_us = PAID_BY_CREDITS;
-                if units > 0 {
-                    limit.step().charge(&mut part.states.cell(*place), now, units);
-                }
-            } else if units > 0 {
+            if units > 0 {
                 let recorded = limit.step().charge(&mut part.states.cell(*place), now, units);
                 field.charged_at_us = recorded.at_us;
             }
+            if units < Amount::of_charge(whole).on(limit).taken {
+                // Credits get it back, and not the limit.
+                field.charged_at_us = PAID_BY_CREDITS;
+            }
         }
     }
-}
-
-/// The rest of a charge, for the limits of a part, behind its credits: `None` where these pay
-/// nothing.
-fn pay_of(part: &mut Part<'_>, charged: Amounts<'_>, at: Time) -> Option<Cost> {
-    let holds = part.holds.as_deref_mut()?;
-    let mut sums = holds.sums();
-    let rest = pay(part.limits, part.states, &mut sums.credits, charged, at)?;
-    holds.set_sums(sums);
-    Some(rest)
 }
 
 /// Places a hold on every part, under the largest of their fencing numbers. Returns its end.
@@ -389,10 +379,10 @@ pub(super) fn charge_beside(
         is_plain && wanted == 0 || looked.fits(limit, *place, now, wanted)
     };
     let fits: SmallVec<[bool; 2]> = each().map(would_fit).collect();
-    let rest = pay_of(part, cost, now);
+    let rest = pay(limits, looked.states, &mut looked.held.sums.credits, cost, now);
     let charged = Amount::of_charge(rest.as_ref().map_or(cost, Cost::amounts));
-    let (mut looked, mut soonest) = (look_at(part), None);
-    each()
+    let mut soonest = None;
+    let done = each()
         .zip(fits)
         .map(|((limit, place), fits)| {
             let cut =
@@ -401,7 +391,12 @@ pub(super) fn charge_beside(
             let left = looked.judge_limit(limit, *place, now, again, &mut soonest);
             Charged::new(fits, cut, left.remaining, left.retry_after_us, left.reset_after_us)
         })
-        .collect()
+        .collect();
+    let sums = looked.held.sums;
+    if let (Some(_), Some(holds)) = (rest, part.holds.as_deref_mut()) {
+        holds.set_sums(sums);
+    }
+    done
 }
 
 /// A part on which nothing is due, whoever waits in line.

@@ -1,9 +1,9 @@
 //! Charges that the limits have no room for: credits pay them.
 
-use super::States;
 use super::credit::Credits;
+use super::{Part, States};
 use crate::cost::{Amounts, Cost};
-use crate::limit::{LimitKind, LimitSet, Unit};
+use crate::limit::{LimitSet, Unit};
 use crate::strategy::Step as _;
 use crate::time::Time;
 
@@ -23,7 +23,7 @@ pub(super) fn pay(
     let mut pays = false;
     for (unit, amount) in &mut rest {
         let each = limits.limits().iter().zip(limits.places());
-        let own = each.filter(|(it, _)| it.kind() == LimitKind::Rate && it.unit() == unit);
+        let own = each.filter(|(limit, _)| limit.is_rate_of(unit));
         let room = own.map(|(limit, place)| {
             let mut cell = states.cell(*place);
             limit.step().repair(&mut cell, at);
@@ -37,4 +37,14 @@ pub(super) fn pay(
     }
     rest.retain(|(_, amount)| *amount > 0);
     pays.then(|| Cost::of(&rest))
+}
+
+/// The rest of a charge, for the limits of a part, behind its credits: `None` where these pay
+/// nothing.
+pub(super) fn pay_of(part: &mut Part<'_>, charged: Amounts<'_>, at: Time) -> Option<Cost> {
+    let holds = part.holds.as_deref_mut()?;
+    let mut sums = holds.sums();
+    let rest = pay(part.limits, part.states, &mut sums.credits, charged, at)?;
+    holds.set_sums(sums);
+    Some(rest)
 }

@@ -14,7 +14,7 @@
 //! # Ok::<(), tollgate_proof::vectors::VectorError>(())
 //! ```
 
-use super::{VectorError, parse_duration, parse_limit, parse_number};
+use super::{VectorError, parse_duration, parse_limit, parse_number, read};
 use crate::oracle::{Charged, Fields, HeldLimit, HoldOracle, Kind, Oracle};
 
 mod answer;
@@ -171,27 +171,15 @@ impl Count {
 ///
 /// The first line that cannot be read, with its number.
 pub fn parse(text: &str) -> Result<Vec<HoldTimeLine>, VectorError> {
-    let mut found: Vec<HoldTimeLine> = Vec::new();
-    let mut case = String::new();
-    for (index, raw) in text.lines().enumerate() {
-        let (number, line) = (index + 1, raw.trim());
-        let at_line = |message| VectorError { line: number, message };
-        if line.is_empty() {
-            continue;
-        } else if let Some(comment) = line.strip_prefix('#') {
-            comment.trim().clone_into(&mut case);
-        } else if let Some(limits) = line.strip_prefix("limits:") {
-            let limits = limits.trim().to_owned();
-            let count = Count::parse(&limits).map_err(at_line)?;
-            found.push(HoldTimeLine { limits, lines: Vec::new(), count });
-        } else if let Some(time_line) = found.last_mut() {
-            let line = parse_line(number, &case, line, time_line).map_err(at_line)?;
-            time_line.lines.push(line);
-        } else {
-            return Err(at_line("a `limits: ...` line must come first".to_owned()));
-        }
-    }
-    Ok(found)
+    let begin = |limits: String| {
+        let count = Count::parse(&limits)?;
+        Ok(HoldTimeLine { limits, lines: Vec::new(), count })
+    };
+    read(text, "limits", begin, |time_line, number, case, line| {
+        let line = parse_line(number, case, line, time_line)?;
+        time_line.lines.push(line);
+        Ok(())
+    })
 }
 
 fn parse_line(

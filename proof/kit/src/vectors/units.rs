@@ -14,7 +14,7 @@
 //! ```
 
 use super::holds::{LimitAnswer, LineAnswer, Said, write_with};
-use super::{Ask, VectorError, parse_duration, parse_limit, parse_number};
+use super::{Ask, VectorError, parse_duration, parse_limit, parse_number, read};
 use crate::oracle::{Fields, Oracle};
 
 /// The file: its path in `vectors/`, and its text.
@@ -58,28 +58,15 @@ pub struct UnitLine {
 ///
 /// The first line that cannot be read, with its number.
 pub fn parse(text: &str) -> Result<Vec<UnitTimeLine>, VectorError> {
-    let mut found: Vec<UnitTimeLine> = Vec::new();
-    let mut case = String::new();
-    for (index, raw) in text.lines().enumerate() {
-        let (number, line) = (index + 1, raw.trim());
-        let at_line = |message| VectorError { line: number, message };
-        if line.is_empty() {
-            continue;
-        } else if let Some(comment) = line.strip_prefix('#') {
-            comment.trim().clone_into(&mut case);
-        } else if let Some(limits) = line.strip_prefix("limits:") {
-            let limits = limits.trim().to_owned();
-            let counts = limits.split(", ").map(parse_count).collect::<Result<_, _>>();
-            let counts = counts.map_err(at_line)?;
-            found.push(UnitTimeLine { limits, lines: Vec::new(), counts });
-        } else if let Some(time_line) = found.last_mut() {
-            let line = parse_line(number, &case, line, time_line).map_err(at_line)?;
-            time_line.lines.push(line);
-        } else {
-            return Err(at_line("a `limits: ...` line must come first".to_owned()));
-        }
-    }
-    Ok(found)
+    let begin = |limits: String| {
+        let counts = limits.split(", ").map(parse_count).collect::<Result<_, _>>()?;
+        Ok(UnitTimeLine { limits, lines: Vec::new(), counts })
+    };
+    read(text, "limits", begin, |time_line, number, case, line| {
+        let line = parse_line(number, case, line, time_line)?;
+        time_line.lines.push(line);
+        Ok(())
+    })
 }
 
 /// A limit, which may have `of UNIT` behind its quota.
