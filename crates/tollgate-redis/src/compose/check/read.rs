@@ -277,11 +277,17 @@ local words
         if single {
             self.outlive(key, &mut outlive);
         }
+        // The state beside the log may show that another strategy counted under this name: what
+        // still lies there is from before. It is read all the same, since it will be deleted.
+        let left = match part.key {
+            Some(_) => format!("if {before} == 2 and not {ends}.err then\n  {ends} = {{}}\nend\n"),
+            None => String::new(),
+        };
         let _ = write!(
             out,
             "{local}{carried}, {repaired} = 0, false
 {local}{ends} = redis.pcall('LRANGE', KEYS[{key}], 0, 1)
-{local}{base}, {oldest}, {newest}, {total} = nil, nil, nil, nil
+{left}{local}{base}, {oldest}, {newest}, {total} = nil, nil, nil, nil
 {local}{event} = function(i)
   local event = redis.call('LINDEX', KEYS[{key}], i)
   if event then
@@ -324,7 +330,6 @@ if {ends}[1] then
         }
         out.push_str("end\n");
         if part.key.is_some() {
-            // The state beside the log may show that another strategy counted under this name.
             let _ = write!(out, "if {before} then\n  {carried} = {before}\nend\n");
         }
     }

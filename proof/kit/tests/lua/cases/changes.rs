@@ -112,3 +112,22 @@ pub(super) fn scaled(texts: &Texts) -> Result<(), Difference> {
     pair.check(&[("somebody".to_owned(), is)], 1, Mode::Peek, NOW_US + 2)?;
     Ok(())
 }
+
+/// A log that outlived the state beside it, as after a step back of the server's clock: what it
+/// holds is from before another strategy counted under its name.
+pub(super) fn outlived(texts: &Texts) -> Result<(), Difference> {
+    let mut pair = Pair::new(texts.clone());
+    let asked = |b: &str| [("s".to_owned(), set(&format!("a: 9/m via gcra, b: {b}")))];
+    let key = "tg1:{s}:a,b~b";
+    for cost in [1, 9] {
+        pair.check(&asked("5/10s via sliding_log"), 2, Mode::Whole, NOW_US)?;
+        let log = pair.fake.get(key).ok_or("no log")?;
+        pair.check(&asked("5/20s via uniform"), 1, Mode::Whole, NOW_US + 1)?;
+        assert_eq!(pair.fake.get(key), None);
+        pair.fake.put(key, log);
+        pair.check(&asked("5/10s via sliding_log"), 1, Mode::Peek, NOW_US + 2)?;
+        pair.check(&asked("5/10s via sliding_log"), cost, Mode::Partial, NOW_US + 2)?;
+        pair.reset("s", &asked("5/10s via sliding_log")[0].1, NOW_US + 3)?;
+    }
+    Ok(())
+}

@@ -21,7 +21,7 @@ use super::histories::{Difference, Texts};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 27] = [
+pub(crate) const CASES: [(&str, Case); 28] = [
     ("long products", numbers::products),
     ("bad costs", questions::bad_costs),
     ("wrong numbers of keys and arguments", questions::wrong_numbers),
@@ -39,6 +39,7 @@ pub(crate) const CASES: [(&str, Case); 27] = [
     ("compare and swap", answers::swap),
     ("totals that wrap around", time::wrapped),
     ("numbers of which some change", changes::changed),
+    ("a log that outlived its state", changes::outlived),
     ("refunds beside the skew", refunds::skewed),
     ("refunds in parts", refunds::in_parts),
     ("marks of refunds that are no numbers", refunds::marks),
