@@ -3,8 +3,11 @@
 use core::fmt;
 use core::str::FromStr;
 
+use smallvec::SmallVec;
+
 use crate::error::{Error, ParseError};
 use crate::limit::{Limit, LimitKind, LimitSet, MAX_COST, Unit};
+use crate::strategy::Compiled;
 
 /// The most units in one cost.
 pub const MAX_COST_UNITS: usize = 8;
@@ -33,7 +36,7 @@ pub(crate) struct Units {
     /// The unit of the first amount.
     first: Unit,
     /// The others, in the order of their names: of a cost each at least 1, of used units also 0.
-    rest: Vec<(Unit, u64)>,
+    rest: SmallVec<[(Unit, u64); 2]>,
 }
 
 /// The amounts of a [`Cost`], borrowed: a store's view of it.
@@ -98,7 +101,7 @@ impl Cost {
             None => Self::from(0),
             Some(((Unit::REQUESTS, amount), [])) => Self::from(*amount),
             Some(((first, amount), rest)) => {
-                let units = Units { first: *first, rest: rest.to_vec() };
+                let units = Units { first: *first, rest: rest.into() };
                 Self { amount: *amount, units: Some(Box::new(units)) }
             }
         }
@@ -112,7 +115,10 @@ impl Cost {
 
     /// The bytes that it allocates: none of a plain one.
     pub(crate) fn bytes_beside(&self) -> usize {
-        let rest = |units: &Units| units.rest.capacity() * size_of::<(Unit, u64)>();
+        let rest = |units: &Units| match units.rest.spilled() {
+            true => units.rest.capacity() * size_of::<(Unit, u64)>(),
+            false => 0,
+        };
         self.units.as_ref().map_or(0, |units| size_of::<Units>() + rest(units))
     }
 
@@ -314,6 +320,27 @@ impl<'a> Amounts<'a> {
                 rest.iter().find(|(known, _)| known == unit).map_or(0, |(_, amount)| *amount)
             }
         }
+    }
+
+    /// The amount that a rate limit counts.
+    #[inline]
+    pub(crate) fn counted_by(self, limit: &Limit) -> u64 {
+        match self.units {
+            None if limit.is_of_requests() => self.amount,
+            None => 0,
+            Some(_) => self.of(limit.unit()),
+        }
+    }
+
+    /// The step of the only limit of a set, if that counts the whole cost.
+    #[inline]
+    pub(crate) fn only_step(self, limits: &LimitSet) -> Option<&Compiled> {
+        let (limit, step) = limits.only()?;
+        let is_whole = match self.units {
+            None => limits.is_plain(),
+            Some(_) => self.is_of_one_unit() && self.first_unit() == limit.unit(),
+        };
+        is_whole.then_some(step)
     }
 
     /// The amount of a unit that is named, which may be 0 of [used](Cost::used) units.

@@ -58,6 +58,9 @@ pub struct Limit {
     full_text: String,
     step: Compiled,
     most: u64,
+    // Known once: a check asks for both, and should not look them up.
+    kind: LimitKind,
+    is_of_requests: bool,
 }
 
 impl Limit {
@@ -103,7 +106,9 @@ impl Limit {
         };
         let identity = with_unit(name.clone().unwrap_or_else(own), &quota);
         let full_text = full_text(name.as_deref(), &quota, strategy);
-        Ok(Self { name, quota, strategy, identity, full_text, step, most })
+        let kind = strategy.kind();
+        let is_of_requests = kind == LimitKind::Rate && quota.unit == Unit::REQUESTS;
+        Ok(Self { name, quota, strategy, identity, full_text, step, most, kind, is_of_requests })
     }
 
     /// The same limit with a name.
@@ -165,7 +170,13 @@ impl Limit {
     #[must_use]
     #[inline]
     pub fn kind(&self) -> LimitKind {
-        self.strategy.kind()
+        self.kind
+    }
+
+    /// True for a rate limit of requests.
+    #[inline]
+    pub(crate) fn is_of_requests(&self) -> bool {
+        self.is_of_requests
     }
 
     /// The unit that it counts, which is part of its identity.

@@ -92,12 +92,16 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The same for so many requests of limits that count requests alone; `None` for any other,
-    /// which need a closer look.
+    /// The same for a cost of which each limit is sure to count what it should; `None` for any
+    /// other, which needs a closer look.
     #[inline]
-    pub fn of_plain_check(parts: &'a [Counted<'a>], cost: u64, mode: Mode) -> Option<Self> {
-        let is_plain = parts.iter().all(|part| part.limits.is_plain());
-        if is_plain { Self::of_check(parts, cost, mode).ok() } else { None }
+    pub fn of_known_check(parts: &'a [Counted<'a>], cost: Amounts<'a>, mode: Mode) -> Option<Self> {
+        let sets = parts.iter().map(|part| part.limits);
+        let is_known = match cost.plain() {
+            Some(_) => sets.clone().all(LimitSet::is_plain),
+            None => cost.check_units(sets).is_ok(),
+        };
+        if is_known { Self::of_check(parts, cost, mode).ok() } else { None }
     }
 
     /// The same question with a request id.

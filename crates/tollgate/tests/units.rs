@@ -280,3 +280,70 @@ fn a_charge_is_of_each_unit() {
     assert_eq!((charged[1].fits, charged[1].cut, charged[1].remaining), (false, 0, 0));
     assert!(!limiter.check("bob").now().unwrap().is_allowed(), "the tokens owe 200");
 }
+
+/// One subject, whose state is found where it lies, and the same beside a second one that never
+/// denies.
+#[test]
+fn units_of_one_subject_count_as_beside_another() {
+    let sets = [
+        "9/s via gcra, 100/s of tokens via sliding_log",
+        "9/s via fixed_window, 100/s of tokens via gcra, 50/s of tokens via sliding_window",
+        "100/s of tokens via gcra",
+        "70/s of tokens via sliding_log",
+        "100/s of tokens via gcra, ban 300ms after 2 denials in 1s",
+        "90/s of bytes via token_bucket, 100/s of tokens debt 50 via sliding_log",
+    ];
+    let beside: LimitSet = "1000000000/s via fixed_window, t: 1000000000/s of tokens via \
+                            fixed_window, b: 1000000000/s of bytes via fixed_window"
+        .parse()
+        .unwrap();
+    let mut seed: u64 = 7;
+    let mut next = |end: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % end
+    };
+    for text in sets {
+        let (clock, set) = (ManualClock::at_micros(1_000_000_000), text.parse().unwrap());
+        let on = || MemoryStore::builder().clock(clock.clone()).build();
+        let (alone, pairs) = (Limiter::new(set, on()), Limiter::new(beside.clone(), on()));
+        let names: Vec<&str> = ["requests", "tokens", "bytes"]
+            .into_iter()
+            .filter(|name| {
+                let mut rates = alone.limits().limits().iter().filter(|it| !it.hears_denials());
+                rates.any(|it| it.unit().name() == *name)
+            })
+            .collect();
+        let (mut admitted, mut denied) = (0, 0);
+        for turn in 0..3_000 {
+            clock.advance(Duration::from_micros(next(120_000)));
+            let cost = loop {
+                let amounts = names.iter().map(|name| (*name, next(30)));
+                if let Ok(cost) = Cost::new(amounts.collect::<Vec<_>>()) {
+                    break cost;
+                }
+            };
+            let mut asks = [
+                Ask::new("bob").cost(cost.clone()),
+                Ask::from([("bob", alone.limits()), ("x", &beside)]).cost(cost.clone()),
+            ];
+            if next(4) == 0 {
+                asks = asks.map(Ask::peek);
+            }
+            let [one, both] = asks;
+            let (one, both) = (alone.check(one).now().unwrap(), pairs.check(both).now().unwrap());
+            let what = format!("{text}: {turn}, {cost}");
+            assert_eq!(one.is_allowed(), both.is_allowed(), "{what}");
+            assert_eq!(one.amounts(), both.amounts(), "{what}");
+            for (one, both) in one.reports().zip(both.reports()) {
+                let numbers =
+                    |it: tollgate::Report<'_>| (it.remaining(), it.retry_after(), it.reset_after());
+                assert_eq!(numbers(one), numbers(both), "{what}");
+            }
+            match one.is_allowed() {
+                true => admitted += 1,
+                false => denied += 1,
+            }
+        }
+        assert!(admitted > 300 && denied > 300, "{text}: {admitted} admitted, {denied} denied");
+    }
+}

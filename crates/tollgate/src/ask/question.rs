@@ -41,6 +41,27 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The text of its subject, if there is one, which is not read yet, and nothing but a cost of
+    /// units, limits, a deadline or a peek is said of it.
+    pub(crate) fn only_literal(&self) -> Option<(&'a str, Option<&'a LimitSet>)> {
+        match self {
+            Self {
+                first: Some(AskPart { subject: SubjectText::Literal(text), read: None, limits }),
+                more,
+                cost: Cost { units: Some(_), .. },
+                partial: false,
+                shard: None,
+                name: None,
+                patience: Patience::None,
+                hold: None,
+                request: None,
+                peek: _,
+                deadline: _,
+            } if more.is_empty() => Some((text, *limits)),
+            _ => None,
+        }
+    }
+
     /// The question for the store, borrowed from this ask and from `parts`, into which its counts
     /// go. `usual` are the limits of the subjects without any.
     ///

@@ -48,7 +48,7 @@ impl<'a> Amount<'a> {
         let Self { units, slots } = self;
         match limit.kind() {
             LimitKind::Rate => {
-                let units = units.of(limit.unit());
+                let units = units.counted_by(limit);
                 Claim { wanted: units, taken: units }
             }
             LimitKind::Slots => Claim { wanted: slots, taken: slots },

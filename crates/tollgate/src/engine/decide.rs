@@ -85,8 +85,8 @@ pub(super) struct Judged {
     pub(super) fields: SmallVec<[Fields; 2]>,
     pub(super) admitted: bool,
     pub(super) stepped_back: bool,
-    /// The least `remaining` of the limits that bound the first unit.
-    least: u64,
+    /// The least `remaining` of the limits that bound the first unit, where that is wanted.
+    least: Option<u64>,
 }
 
 impl Judged {
@@ -96,7 +96,7 @@ impl Judged {
             fields: SmallVec::with_capacity(limits),
             admitted: true,
             stepped_back: false,
-            least: u64::MAX,
+            least: None,
         }
     }
 
@@ -111,9 +111,11 @@ impl Judged {
     ) -> Amounts<'c> {
         let mut cost = cost;
         if mode.is_partial() {
+            self.least = Some(u64::MAX);
             judge(self, cost.with_first(1));
             // With nothing left, the check is denied as for cost 1.
-            cost = cost.with_first(cost.first().min(self.least).max(1));
+            let least = self.least.take().unwrap_or_default();
+            cost = cost.with_first(cost.first().min(least).max(1));
             self.fields.clear();
             (self.admitted, self.stepped_back) = (true, false);
         }
@@ -129,11 +131,14 @@ impl Judged {
         now: Time,
         cost: Amounts<'_>,
     ) {
+        let amount = Amount::of_cost(cost, None);
         for (limit, place) in limits.limits().iter().zip(limits.places()) {
-            let Claim { wanted, .. } = Amount::of_cost(cost, None).on(limit);
+            let Claim { wanted, .. } = amount.on(limit);
             let judgement = limit.step().judge(&mut states.cell(*place), now, wanted);
-            if cost.first_is_of(limit) {
-                self.least = self.least.min(judgement.remaining);
+            if let Some(least) = &mut self.least
+                && cost.first_is_of(limit)
+            {
+                *least = judgement.remaining.min(*least);
             }
             self.admitted &= judgement.retry_after_us == 0;
             self.stepped_back |= judgement.stepped_back;
@@ -156,8 +161,9 @@ pub(super) fn charge<S: States + ?Sized>(
     cost: Amounts<'_>,
     fields: &mut [Fields],
 ) {
+    let amount = Amount::of_cost(cost, None);
     for ((limit, place), field) in limits.limits().iter().zip(limits.places()).zip(fields) {
-        let Claim { wanted, taken } = Amount::of_cost(cost, None).on(limit);
+        let Claim { wanted, taken } = amount.on(limit);
         let mut cell = states.cell(*place);
         if wanted == 0 {
             // Nothing is charged.

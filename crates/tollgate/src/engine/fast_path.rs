@@ -97,10 +97,8 @@ pub(crate) fn decide_set(
     cost: Amounts<'_>,
     mode: Mode,
 ) -> Outcome {
-    if let (Some(step), [place], Some(cost)) =
-        (limits.only_plain_step(), limits.places(), cost.plain())
-    {
-        let one = DecideOne { now, cost, mode };
+    if let (Some(step), [place]) = (cost.only_step(limits), limits.places()) {
+        let one = DecideOne { now, cost: cost.first(), mode };
         return one.over_cell(step, &mut states.cell(*place)).into();
     }
     let mut judged = Judged::new(limits.limits().len());

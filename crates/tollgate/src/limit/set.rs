@@ -347,16 +347,16 @@ impl LimitSet {
         self.0.serial
     }
 
-    /// The step of a set of one limit.
-    #[inline]
-    pub(crate) fn only_step(&self) -> Option<&Compiled> {
-        self.0.only.as_ref()
-    }
-
     /// The step of a set of one limit of requests.
     #[inline]
     pub(crate) fn only_plain_step(&self) -> Option<&Compiled> {
         self.0.only.as_ref().filter(|_| self.0.is_plain)
+    }
+
+    /// The one limit of a set, with its step.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<(&Limit, &Compiled)> {
+        Some((self.0.limits.first()?, self.0.only.as_ref()?))
     }
 
     /// The one limit of a set whose state is two words.

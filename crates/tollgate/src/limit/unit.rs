@@ -20,12 +20,17 @@ pub const MAX_UNIT_BYTES: usize = 32;
 /// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Unit([u8; MAX_UNIT_BYTES + 1]);
+pub struct Unit {
+    /// Its name, and then zeros. Apart from the sign: so much is compared without a call.
+    name: [u8; MAX_UNIT_BYTES],
+    /// Whether no cost has an amount of it ([`Limit::uncounted`]).
+    ///
+    /// [`Limit::uncounted`]: crate::Limit::uncounted
+    is_uncounted: bool,
+}
 
-/// The sign before the unit of a limit that counts nothing for now ([`Limit::uncounted`]).
-///
-/// [`Limit::uncounted`]: crate::Limit::uncounted
-const UNCOUNTED: u8 = b'-';
+/// The sign before the unit of a limit that counts nothing for now.
+const UNCOUNTED: char = '-';
 
 impl Unit {
     /// Requests: the unit of every limit that names none, and of a plain cost.
@@ -35,43 +40,35 @@ impl Unit {
     pub const SLOTS: Self = Self::of_text(b"slots");
 
     const fn of_text(text: &[u8]) -> Self {
-        let mut bytes = [0; MAX_UNIT_BYTES + 1];
+        let mut name = [0; MAX_UNIT_BYTES];
         let mut at = 0;
         while at < text.len() {
-            bytes[at] = text[at];
+            name[at] = text[at];
             at += 1;
         }
-        Self(bytes)
+        Self { name, is_uncounted: false }
     }
 
     /// Its name, as in `of tokens`.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.text()[usize::from(self.is_uncounted())..]
-    }
-
-    /// The name, behind the sign of a unit that is not counted.
-    fn text(&self) -> &str {
-        let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-        core::str::from_utf8(&self.0[..length]).unwrap_or_default()
+        let length = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        core::str::from_utf8(&self.name[..length]).unwrap_or_default()
     }
 
     /// The same unit, of which no cost has an amount: `-tokens`.
     pub(crate) fn uncounted(self) -> Self {
-        let mut bytes = [0; MAX_UNIT_BYTES + 1];
-        bytes[0] = UNCOUNTED;
-        bytes[1..].copy_from_slice(&self.counted().0[..MAX_UNIT_BYTES]);
-        Self(bytes)
+        Self { is_uncounted: true, ..self }
     }
 
     /// The unit that a limit counts, or would: without the sign of one that is not counted.
     pub(crate) fn counted(self) -> Self {
-        Self::of_text(self.name().as_bytes())
+        Self { is_uncounted: false, ..self }
     }
 
     /// Whether no cost has an amount of it.
     pub(crate) fn is_uncounted(self) -> bool {
-        self.0[0] == UNCOUNTED
+        self.is_uncounted
     }
 
     /// Why a cost beyond a limit of so many is never admitted, for people.
@@ -117,7 +114,10 @@ impl FromStr for Unit {
 
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.text())
+        match self.is_uncounted {
+            true => f.pad(&format!("{UNCOUNTED}{}", self.name())),
+            false => f.pad(self.name()),
+        }
     }
 }
 

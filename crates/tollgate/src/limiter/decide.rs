@@ -124,6 +124,21 @@ impl Limiter<MemoryStore> {
 
     #[inline(never)]
     fn answer_many<'l>(&'l self, mut ask: Ask<'l>) -> Result<Decision<'l>, Error> {
+        if let Some((text, limits)) = ask.only_literal() {
+            let limits = limits.unwrap_or(&self.limits);
+            let mode = if ask.peek { Mode::Peek } else { Mode::Whole };
+            let amounts = ask.cost.amounts();
+            let is_sound = check_cost(amounts.first()).is_ok()
+                && amounts.check_units(core::iter::once(limits)).is_ok()
+                && !limits.needs_hold();
+            let question = Question::new(&[], amounts, mode);
+            if is_sound
+                && let Some(outcome) = self.store.answer_units::<true>(text, limits, &question)
+            {
+                let decision = self.decision_of_one((Named::Lent(text), limits), None, &outcome)?;
+                return Ok(decision.with_units(ask.cost.units));
+            }
+        }
         let outcome = self.store.answer_now(&ask.question(&self.limits, &mut Parts::new())?)?;
         self.decision(ask, &outcome)
     }
@@ -174,7 +189,7 @@ impl<S: Store> Limiter<S> {
             return Some(Err(error));
         }
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let question = Question::of_plain_check(slice::from_ref(&counted), cost, mode)?;
+        let question = Question::of_known_check(slice::from_ref(&counted), cost.into(), mode)?;
         // Read in place: the processor stalls on a move of data that was written just now.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };
@@ -188,7 +203,7 @@ impl<S: Store> Limiter<S> {
         let Ask {
             first: Some(first),
             more,
-            cost: Cost { amount: cost, units: None },
+            cost,
             partial: false,
             shard,
             name: None,
@@ -206,13 +221,13 @@ impl<S: Store> Limiter<S> {
             return None;
         }
         let within = text_of(shard.as_deref());
-        let checked = check_cost(*cost).and_then(|()| check_shard(within));
+        let checked = check_cost(cost.amounts().first()).and_then(|()| check_shard(within));
         let counted = match checked.and_then(|()| Ok(first.counted(&self.limits, within)?)) {
             Ok(counted) => counted,
             Err(error) => return Some(Err(error)),
         };
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let question = Question::of_plain_check(slice::from_ref(&counted), *cost, mode)?;
+        let question = Question::of_known_check(slice::from_ref(&counted), cost.amounts(), mode)?;
         // Read in place, as above.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };
@@ -221,8 +236,12 @@ impl<S: Store> Limiter<S> {
         let first = ask.first.take()?;
         let set = first.limits.unwrap_or(&self.limits);
         let shard = ask.shard.take().map(|shard| *shard);
+        let units = ask.cost.units.take();
         Some(match first.into_named() {
-            Ok(subject) => self.decision_of_one((subject, set), shard, outcome),
+            Ok(subject) => {
+                let decision = self.decision_of_one((subject, set), shard, outcome);
+                decision.map(|decision| decision.with_units(units))
+            }
             Err(error) => Err(error.into()),
         })
     }

@@ -34,6 +34,11 @@ impl MemoryStore {
             ([part], None, None, Some(cost)) if question.receipts == 1 => {
                 self.answer_in_place(part, cost, question)
             }
+            ([part], None, None, None) => {
+                let subject = part.subject.as_str();
+                let known = self.answer_units::<false>(subject, part.limits, question);
+                Some(known.map_or_else(|| self.answer_general(question), Ok))
+            }
             _ => Some(self.answer_general(question)),
         }
     }

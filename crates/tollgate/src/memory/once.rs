@@ -44,7 +44,7 @@ impl MemoryStore {
             return Ok(known);
         }
         let known = match question.parts {
-            [part] => home.decide_known(first, part.limits, question, now),
+            [part] => home.decide_known::<false>(first, part.limits, question, now),
             _ => None,
         };
         let outcome = match known {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
-use tollgate::{Ask, LimitSet, Limiter, Subject, at_once};
+use tollgate::{Ask, Cost, Decision, LimitSet, Limiter, Subject, at_once};
 
 use super::sides;
 
 /// The sets that are measured, beside the first. Their rates are such that nothing is denied while
 /// a run lasts; `sliding_log` remembers each event of a microsecond.
-const SETS: [&str; 11] = [
+const SETS: [&str; 14] = [
     "1000000000/h burst 1000000 via gcra",
     "100000000/s via uniform",
     "1000000000/h burst 1000000 via token_bucket",
@@ -24,6 +24,9 @@ const SETS: [&str; 11] = [
     "100000000/m via fixed_window, 1000000000/h via fixed_window",
     "100000000/m via fixed_window, 1000000000/h via fixed_window, 100000000000/d via fixed_window",
     "1000000000/h burst 1000000 via gcra, 1000000000/h via sliding_window",
+    "1000000000/h of tokens burst 1000000 via gcra",
+    "1000000000/h burst 1000000 via gcra, 100000000000/d of tokens burst 1000000 via gcra",
+    "1000000000/month in Europe/Berlin",
 ];
 
 /// One row: the same limits asked both ways.
@@ -68,6 +71,8 @@ struct Case {
     limiter: Limiter,
     key: String,
     subject: Subject,
+    /// One of each unit, if the set counts more than requests.
+    cost: Option<Cost>,
 }
 
 impl Case {
@@ -75,24 +80,41 @@ impl Case {
         let limits: LimitSet = text.parse()?;
         let (limiter, key) = (Limiter::memory(limits.clone()), sides::key(1));
         let subject = Subject::literal(&key)?;
-        Ok(Self { limits, limiter, key, subject })
+        let each = limits.limits().iter().map(|limit| (limit.unit().name(), 1));
+        let cost = if limits.is_plain() { None } else { Some(Cost::new(each)?) };
+        Ok(Self { limits, limiter, key, subject, cost })
     }
 
     fn now(&self) -> bool {
         let ask = Ask::new(black_box(&*self.key)).under(&self.limits);
-        self.limiter.check(ask).now().is_ok_and(|decision| {
-            black_box(decision.remaining());
-            decision.is_allowed()
-        })
+        match &self.cost {
+            None => looked_at(self.limiter.check(ask).now()),
+            Some(cost) => looked_at(self.limiter.check(ask.cost(black_box(cost).clone())).now()),
+        }
     }
 
     fn within(&self) -> bool {
         let ask = Ask::new(black_box(&self.subject).clone()).under(black_box(&self.limits));
-        let decision = self.limiter.check(ask.within(Duration::from_millis(50)));
-        at_once(decision).is_some_and(|decision| {
-            decision.is_ok_and(|decision| black_box(decision.into_owned()).is_allowed())
-        })
+        let ask = ask.within(Duration::from_millis(50));
+        match &self.cost {
+            None => at_once(self.limiter.check(ask)).is_some_and(lasting),
+            Some(cost) => {
+                let ask = ask.cost(black_box(cost).clone());
+                at_once(self.limiter.check(ask)).is_some_and(lasting)
+            }
+        }
     }
+}
+
+fn looked_at(answer: Result<Decision<'_>, tollgate::Error>) -> bool {
+    answer.is_ok_and(|decision| {
+        black_box(decision.remaining());
+        decision.is_allowed()
+    })
+}
+
+fn lasting(answer: Result<Decision<'_>, tollgate::Error>) -> bool {
+    answer.is_ok_and(|decision| black_box(decision.into_owned()).is_allowed())
 }
 
 fn timed(calls: u32, call: impl Fn() -> bool) -> Duration {
@@ -116,9 +138,8 @@ mod tests {
     fn every_set_is_measured_and_admits() {
         assert_eq!(measure(100, 1).unwrap().len(), SETS.len());
         for limits in SETS {
-            let limiter = Limiter::memory(limits.parse().unwrap());
-            let decision = at_once(limiter.check("bob")).unwrap().unwrap();
-            assert!(decision.is_allowed(), "{limits}");
+            let case = Case::new(limits).unwrap();
+            assert!(case.now() && case.within(), "{limits}");
         }
     }
 }

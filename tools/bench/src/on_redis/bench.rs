@@ -2,7 +2,9 @@
 
 use tollgate::engine::{Mode, VecLog};
 use tollgate::strategy::Entry;
-use tollgate::{Limit, LimitSet, ParseError, StoreError, Strategy, Subject};
+use tollgate::{
+    Clock as _, Limit, LimitSet, ParseError, StoreError, Strategy, Subject, Unit, WallClock,
+};
 use tollgate_redis::compose::{Check, Parts};
 use tollgate_redis::{Keys, MAX_BATCHED_CHECKS as SHARED, Options, Script, log_entries};
 
@@ -30,6 +32,11 @@ const SHORT: usize = 100;
 const BY_HAND: &str = "gcra by hand";
 const SORTED_SETS: &str = "two sorted sets";
 const STRINGS: &str = "two strings";
+
+/// Two limits, of one unit and of two; and the window of a calendar.
+const TWO_LIMITS: &str = "gcra, 2 limits";
+const TWO_UNITS: &str = "gcra, 2 units";
+const MONTH: &str = "fixed_window of a month";
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -179,8 +186,13 @@ impl Bench {
             ("token_bucket, interval", "1000000/s refill interval via token_bucket".to_owned()),
             ("fixed_window, 3 windows", three("fixed_window")),
             ("gcra, 3 windows", three("gcra")),
+            (TWO_LIMITS, format!("{WIDE} via gcra, 24000000/h via gcra")),
+            (TWO_UNITS, format!("{WIDE} via gcra, 24000000/h of tokens via gcra")),
+            (MONTH, "1000000000/month in Europe/Berlin".to_owned()),
         ] {
-            let limits = limits.parse().map_err(ours)?;
+            let limits: LimitSet = limits.parse().map_err(ours)?;
+            let around = limits.around(WallClock::default().now());
+            let limits = around.map_or(limits, |(limits, _)| limits);
             probes.push(self.limits(plan, name, &limits, true)?);
         }
         probes.push(self.together(plan)?);
@@ -272,7 +284,7 @@ impl Bench {
             &Questions {
                 script: &script(limits)?,
                 keys: &keys,
-                args: &arguments(1),
+                args: &[arguments(1), vec!["1".to_owned(); units(limits).len() - 1]].concat(),
                 admits,
                 answers: Answers::Check,
                 depth: plan.depth,
@@ -377,9 +389,19 @@ pub(super) fn subjects() -> Result<Vec<Subject>, StoreError> {
 }
 
 pub(super) fn script(limits: &LimitSet) -> Result<Script, StoreError> {
-    Check::new(Mode::Whole)
+    let mut check = Check::new(Mode::Whole);
+    check.units = units(limits);
+    check
         .compose(&[limits], &Parts::default())
         .ok_or_else(|| StoreError::permanent("a strategy has no step in Lua"))
+}
+
+/// The units of the cost that is asked for: of each that the limits count, requests first.
+fn units(limits: &LimitSet) -> Vec<Unit> {
+    let mut units = vec![Unit::REQUESTS];
+    units.extend(limits.limits().iter().map(|limit| *limit.unit()));
+    units.dedup();
+    units
 }
 
 /// The cost and a nonce as long as those of a store.
@@ -428,6 +450,8 @@ fn rows(plan: &Plan, offers: &[Offers], probes: &[Probe]) -> Vec<Row> {
     row(&together(), "gcra", None);
     row("fixed_window, 3 windows", "fixed_window", Some(1.6));
     row("gcra, 3 windows", "gcra", Some(1.6));
+    row(TWO_UNITS, TWO_LIMITS, Some(1.1));
+    row(MONTH, "fixed_window", Some(1.15));
     let constant = Strategy::RATES.iter().filter(|strategy| is_constant(**strategy));
     for name in constant.map(|strategy| strategy.name()).chain(["token_bucket, interval"]) {
         row(name, SORTED_SETS, Some(1.0));

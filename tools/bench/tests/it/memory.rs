@@ -23,7 +23,7 @@ fn the_bench_compares_two_sides() {
             assert!(row[way].as_f64().unwrap() > 0.0, "{row}");
         }
     }
-    assert_eq!(json["owned"].as_array().unwrap().len(), 11);
+    assert_eq!(json["owned"].as_array().unwrap().len(), 14);
     assert_eq!(json["bytes"][0]["side"], "tollgate");
     assert_eq!(json["bytes"][1]["keys"], 2000);
 }

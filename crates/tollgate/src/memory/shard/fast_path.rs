@@ -48,7 +48,7 @@ impl MemoryStore {
             *charges += 1;
             Self::number(*charges, index)
         };
-        let Some(step) = limits.only_step() else {
+        let Some(step) = limits.only_plain_step() else {
             let large = large.get_mut(slot.index())?.as_mut()?;
             let mut outcome = decide_set(limits, large, now, cost.into(), mode);
             outcome.receipt = number(outcome.granted);
@@ -69,6 +69,20 @@ impl MemoryStore {
         single.receipt = number(single.granted);
         drop(shard);
         Some(one(single))
+    }
+
+    /// The same for a cost of any units, which these limits count.
+    #[inline(never)]
+    pub(crate) fn answer_units<const LITERAL: bool>(
+        &self,
+        subject: &str,
+        limits: &LimitSet,
+        question: &Question<'_>,
+    ) -> Option<Outcome> {
+        let key = Key::new(subject.as_bytes(), self.hash(subject.as_bytes(), limits));
+        let mut shard = self.lock(shard_of(key.hash));
+        let now = self.0.clock.now();
+        shard.decide_known::<LITERAL>(&key, limits, question, now)
     }
 
     /// Places a hold on a count that has holds already. `None` for any that the general path has to
@@ -147,7 +161,8 @@ struct FoundEntry<'s> {
 impl Shard {
     /// The answer to a question about a subject that has an entry under exactly this set; `None`
     /// for any other subject.
-    pub(in crate::memory) fn decide_known(
+    #[inline]
+    pub(in crate::memory) fn decide_known<const LITERAL: bool>(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
@@ -155,7 +170,7 @@ impl Shard {
         now: Time,
     ) -> Option<Outcome> {
         let Question { cost, mode, .. } = *question;
-        let FoundEntry { slot, large, charges } = self.known::<false, false>(key, limits)?;
+        let FoundEntry { slot, large, charges } = self.known::<LITERAL, false>(key, limits)?;
         let mut outcome = if slot.is_large() {
             let large = large.get_mut(slot.index())?.as_mut()?;
             decide_set(limits, large, now, cost, mode)
