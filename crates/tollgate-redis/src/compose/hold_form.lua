@@ -54,7 +54,11 @@ local function read_sums(v, may_be_more)
   end
   if units ~= '' then
     by_units, by_charging = {}, {}
-    for name, kept, charged in string.gmatch(units, '([%l%d_]+)=(%d+)/(%d+)') do
+    for each in string.gmatch(units, '[^,]+') do
+      local name, kept, charged = string.match(each, '^([%l%d_]+)=(%d+)/(%d+)$')
+      if not name then
+        return nil
+      end
       by_units[name], by_charging[name] = tonumber(kept), tonumber(charged)
     end
   end

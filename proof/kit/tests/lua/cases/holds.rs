@@ -341,10 +341,47 @@ pub(super) fn damaged_states(texts: &Texts) -> Result<(), Difference> {
 
 /// Sums that are damaged are an error, and change nothing.
 pub(super) fn damaged(texts: &Texts) -> Result<(), Difference> {
-    let newer = sums_of([5, 1, 1, 0, 1, 5, 5, 5, 5]);
     let sound = sums_of([1, 1, 1, 0, 1, 5, 5, 5, 5]);
     let (shorter, longer) = (sound[..50].to_vec(), [&sound[..], &[0]].concat());
-    for sums in [newer, shorter, longer, Vec::new(), b"1:1:1:0:1:5:5:5:5".to_vec()] {
+    let mut all = vec![shorter, longer, Vec::new(), b"1:1:1:0:1:5:5:5:5".to_vec()];
+    let credit = format!("+6b{:030x}:requests=1/2@{}", 1, NOW_US + 9);
+    let mut damage = |version: u64, text: &str| {
+        let chargers = if (version.max(1) - 1) / 2 % 2 == 1 { &[0, 1][..] } else { &[] };
+        let numbers = sums_of([version, 1, 1, 0, 1, 5, 5, 5, 5]);
+        all.push([&numbers, chargers, text.as_bytes()].concat());
+    };
+    // No such version; credits that the version does not name, and none that it names.
+    for version in [0, 9, 255] {
+        damage(version, "");
+        damage(version, &credit);
+    }
+    for version in 1..=4 {
+        damage(version, &credit);
+        damage(version + 4, "");
+        damage(version + 4, "+");
+    }
+    for text in [
+        credit.replace("+6b0", "+6b"),
+        credit.replace("+6b0", "+6b00"),
+        credit.replace("+6b0", "+6c0"),
+        credit.replace("=1", "="),
+        credit.replace("/2", ""),
+        credit.replace('@', ":"),
+        format!("{credit},6b"),
+        format!("tokens=5{credit}"),
+        format!("tokens=5/{credit}"),
+        format!("=5/1{credit}"),
+    ] {
+        damage(5, &text);
+        damage(7, &text);
+    }
+    for text in
+        ["tokens", "tokens=5", "tokens=5/1,bytes=1", "Tokens=5/1", "tokens=-5/1", "tokens=5/1 "]
+    {
+        damage(1, text);
+        damage(3, text);
+    }
+    for sums in all {
         let mut world = World::new(texts, "x: 7/m via gcra");
         world.ask(ID, None);
         world.put_sums(sums.clone());
