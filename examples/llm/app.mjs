@@ -119,7 +119,10 @@ function deny(response, answer, { outcome, limits, binding }) {
   const type = unit && unit !== "microdollars" ? "rate_limit_error" : "insufficient_quota";
   const wait = answer.headers.get("retry-after");
   if (wait) response.set("retry-after", wait);
-  refuse(response, answer.status, message, type, unit ?? outcome);
+  // Clients try a 429 again, which helps neither a call above `max` nor one without a tenant.
+  const status = { never: 400, missing: 401 }[outcome];
+  if (status) refuse(response, status, message, "invalid_request_error", outcome);
+  else refuse(response, answer.status, message, type, unit ?? outcome);
 }
 
 const charge = (tokensIn, tokensOut) => ({

@@ -74,6 +74,9 @@ async def chat(request: Request) -> Response:
         unit = said["outcome"] == "denied" and said["limits"][said["binding"]]["unit"]
         message = f"Too few {unit} are left." if unit else "This call is never admitted."
         kind = "rate_limit_error" if unit and unit != "microdollars" else "insufficient_quota"
+        # Clients try a 429 again, which helps neither a call above `max` nor one without a tenant.
+        if final := {"never": 400, "missing": 401}.get(said["outcome"]):
+            return refusal(final, message, said["outcome"], "invalid_request_error")
         return refusal(status, message, unit or said["outcome"], kind, wait)
     # A tenant without limits is served without a hold, and nobody else.
     hold = said.get("hold")

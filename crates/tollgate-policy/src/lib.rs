@@ -77,6 +77,7 @@ mod read;
 mod ready;
 mod reserve;
 mod resolve;
+mod restarts;
 mod ruled_limit;
 mod ruling;
 #[cfg(feature = "schema")]

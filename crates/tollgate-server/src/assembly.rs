@@ -265,6 +265,16 @@ fn auth(gate: &Gate<AnyStore>, options: &Options, keys: Hashing) -> Result<Auth,
     let is_proxied = options.auth.trust != AuthOptions::default().trust;
     let told = move |mistake: &Misconfiguration| match mistake {
         Misconfiguration::Address(Remark::NoHeader) if !is_proxied => {}
+        // No mistake where questions bring them.
+        Misconfiguration::FieldNotSupplied(fields) => {
+            let names: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+            tracing::info!(
+                target: "tollgate",
+                "policies look at {}: questions bring them in `fields`, and no request at \
+                 `/v1/auth` has them",
+                names.join(", ")
+            );
+        }
         _ => tracing::warn!(target: "tollgate", "{mistake}"),
     };
     Ok(Auth::new(gate.clone(), options.auth.clone(), options.paths, keys, told)?)

@@ -331,7 +331,8 @@ impl<'a> Reader<'a> {
             (Some((strategy, _)), None) | (None, Some(strategy)) => strategy,
             (None, None) if quota.calendar.is_some() => Strategy::FixedWindow,
             (None, None)
-                if quota.units > MAX_BARE_UNITS && given.iter().all(|word| word.text == "of") =>
+                if quota.units > MAX_BARE_UNITS
+                    && given.iter().all(|word| ["of", "debt"].contains(&word.text)) =>
             {
                 return self.fail(
                     spans.units.start..spans.period.end,

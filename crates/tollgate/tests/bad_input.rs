@@ -51,6 +51,9 @@ fn texts_that_are_not_shown_are_told_in_a_line() {
 #[test]
 fn a_bare_quota_above_a_thousand_is_offered_every_strategy() {
     assert!("1000/h".parse::<LimitSet>().is_ok());
+    // No strategy follows from a debt, nor from a unit.
+    let error = limit_error("50000000/30d of microdollars debt 1000000");
+    assert!(error.contains("would remember every event"), "{error}");
     let error = limit_error("1001/h");
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(

@@ -310,14 +310,33 @@ fn a_changed_file_is_taken_while_it_serves() {
     while !peek(&mut client).contains("\"remaining\":8") {
         assert!(start.elapsed() < LONG, "{}", peek(&mut client));
     }
+    // Another strategy is another count.
+    std::fs::write(&path, file("9/h via gcra")).unwrap();
+    while !peek(&mut client).contains("\"remaining\":9") {
+        assert!(start.elapsed() < LONG, "{}", peek(&mut client));
+    }
     // A broken file changes nothing; SIGHUP reads it and reports the error.
     std::fs::write(&path, file("9/parsec")).unwrap();
     serving.signal(Signal::HUP);
-    assert!(peek(&mut client).contains("\"remaining\":8"));
+    assert!(peek(&mut client).contains("\"remaining\":9"));
     serving.signal(Signal::TERM);
     let (code, log) = serving.ended();
     assert_eq!(code, 0, "{log}");
     assert!(log.contains("policies replaced: revision 2-"), "{log}");
+    assert_eq!(log.matches("the counts of `ip` begin anew").count(), 1, "{log}");
+}
+
+/// Fields that only questions bring are no mistake.
+#[test]
+fn an_example_starts_without_a_warning() {
+    let place = Place::new();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/llm/policies.toml");
+    let serving = Serving::start(&place, &["--config", path]);
+    serving.signal(Signal::TERM);
+    let (code, log) = serving.ended();
+    assert_eq!(code, 0, "{log}");
+    assert!(log.contains("`field.tenant`: questions bring them in `fields`"), "{log}");
+    assert!(!log.contains("WARN"), "{log}");
 }
 
 /// An API key has the tier of its hash, a changed file counts at once, and an unlimited policy is

@@ -99,6 +99,13 @@ impl Live {
         }
     }
 
+    /// Logs the counts that begin anew under these policies.
+    pub(super) fn warn_of_restarts(&self, before: &Self) {
+        for restart in self.policies.restarts(&before.policies) {
+            tracing::warn!(target: "tollgate", "{restart}");
+        }
+    }
+
     fn misfits_by_text(&self) -> impl Iterator<Item = (String, &str)> {
         let all = self.rulings.as_ref().map_or(&[][..], |rulings| &rulings.all);
         self.misfits

@@ -76,6 +76,7 @@ impl<S: Store> Gate<S> {
         let live = live.with_rulings(rulings);
         let revision = live.revision.clone();
         live.warn_of_misfits(&self.0.live.load());
+        live.warn_of_restarts(&self.0.live.load());
         self.0.live.store(live);
         revision
     }

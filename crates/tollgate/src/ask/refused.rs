@@ -46,8 +46,8 @@ pub(super) fn takes_slots(limits: &LimitSet) -> Error {
     let slots = limits.limits().iter().find(|limit| limit.needs_hold());
     let text = slots.map_or("", Limit::full_text);
     Error::Ask(format!(
-        "`{text}` counts what is at work: acquire a slot and release it (`Limiter::hold`), since \
-         a check would never give it back"
+        "`{text}` counts what is at work: acquire a slot and release it, since a check would never \
+         give it back"
     ))
 }
 

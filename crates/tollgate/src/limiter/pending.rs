@@ -273,7 +273,7 @@ mod tests {
         refused(held(ask().acquire().peek()), "a hold is not a peek");
         refused(held(ask().acquire().partial()), "whole or not at all");
         let checked = |ask| limiter.check(ask).now().map(drop);
-        refused(checked(ask().acquire()), "acquire a slot and release it (`Limiter::hold`)");
+        refused(checked(ask().acquire()), "acquire a slot and release it, since");
         let plain = Limiter::memory("9/h".parse().unwrap());
         refused(plain.check(ask().reserve(second)).now().map(drop), "only a peek has a kind");
         let charged = |ask| limiter.charge(ask).now().map(drop);

@@ -22,7 +22,7 @@ pub(super) const SLOTS: u64 = 150;
 /// The policies of the example with the budgets of a test.
 pub(super) fn text(hold: &str) -> String {
     let limits = [
-        ("\"60/m via gcra\"", format!("\"{REQUESTS}/366d via gcra\"")),
+        ("60/m via gcra", format!("{REQUESTS}/366d via gcra")),
         ("100000/m of tokens", format!("{TOKENS}/366d of tokens")),
         ("20 at once hold 5m", format!("{SLOTS} at once hold {hold}")),
         ("hold = \"5m\"", format!("hold = \"{hold}\"")),

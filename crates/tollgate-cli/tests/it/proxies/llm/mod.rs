@@ -237,6 +237,13 @@ fn exact(door: SocketAddr, service: SocketAddr, model: &Model) {
     assert_eq!(left(service)[3], fronts::SLOTS);
 }
 
+/// A call that no budget ever admits is no 429, which clients send again.
+fn never_admitted(door: SocketAddr) {
+    let mut body = question("too-large");
+    body["max_tokens"] = 1_000_000.into();
+    assert_eq!(call::status(door, &body, |_| true).unwrap(), 400);
+}
+
 #[test]
 fn the_service_in_python_charges_what_was_used() {
     let (model, place) = (Model::open(), Place::new());
@@ -245,6 +252,7 @@ fn the_service_in_python_charges_what_was_used() {
     let front = Front::fastapi(&place, service.address(), model.address);
     let Some(front) = front else { return };
     exact(front.address, service.address(), &model);
+    never_admitted(front.address);
 }
 
 #[test]
@@ -255,6 +263,7 @@ fn the_service_in_node_charges_what_was_used() {
     let front = Front::express(&place, service.address(), model.address);
     let Some(front) = front else { return };
     exact(front.address, service.address(), &model);
+    never_admitted(front.address);
 }
 
 #[test]
