@@ -19,15 +19,14 @@ use crate::subject::Subject;
 use crate::time::Time;
 
 impl<'a> Ask<'a> {
-    /// The subject, if there is one, which the caller keeps, and nothing but a cost, limits, a
-    /// deadline or a peek is said of it.
+    /// The one subject, if nothing but a cost, limits, a deadline or a peek is said of it.
     #[inline(always)]
-    pub(crate) fn only_known(&self) -> Option<(&'a Subject, Option<&'a LimitSet>)> {
+    fn only_part(&self) -> Option<&AskPart<'a>> {
         match self {
             Self {
-                first: Some(AskPart { subject: SubjectText::Known(subject), read: None, limits }),
+                first: Some(part),
                 more,
-                cost: Cost { units: None, .. },
+                cost: _,
                 partial: false,
                 shard: None,
                 name: None,
@@ -36,28 +35,28 @@ impl<'a> Ask<'a> {
                 request: None,
                 peek: _,
                 deadline: _,
-            } if more.is_empty() => Some((subject, *limits)),
+            } if more.is_empty() => Some(part),
             _ => None,
         }
     }
 
-    /// The text of its subject, if there is one, which is not read yet, and nothing but a cost of
-    /// units, limits, a deadline or a peek is said of it.
+    /// The only subject of an ask for requests, if the caller keeps it.
+    #[inline(always)]
+    pub(crate) fn only_known(&self) -> Option<(&'a Subject, Option<&'a LimitSet>)> {
+        match (self.only_part()?, &self.cost.units) {
+            (AskPart { subject: SubjectText::Known(subject), read: None, limits }, None) => {
+                Some((subject, *limits))
+            }
+            _ => None,
+        }
+    }
+
+    /// The text of the only subject of an ask for several units, if nobody has read it.
     pub(crate) fn only_literal(&self) -> Option<(&'a str, Option<&'a LimitSet>)> {
-        match self {
-            Self {
-                first: Some(AskPart { subject: SubjectText::Literal(text), read: None, limits }),
-                more,
-                cost: Cost { units: Some(_), .. },
-                partial: false,
-                shard: None,
-                name: None,
-                patience: Patience::None,
-                hold: None,
-                request: None,
-                peek: _,
-                deadline: _,
-            } if more.is_empty() => Some((text, *limits)),
+        match (self.only_part()?, &self.cost.units) {
+            (AskPart { subject: SubjectText::Literal(text), read: None, limits }, Some(_)) => {
+                Some((text, *limits))
+            }
             _ => None,
         }
     }
