@@ -7,7 +7,7 @@ use crate::cost::{Amounts, Cost};
 use crate::decision::Named;
 use crate::error::ParseError;
 use crate::hold::{HoldKind, HoldName, Patience, Reserve};
-use crate::limit::LimitSet;
+use crate::limit::{LimitSet, Unit};
 use crate::question::Counted;
 use crate::subject::Subject;
 
@@ -223,6 +223,27 @@ impl<'a> Ask<'a> {
     #[inline]
     pub fn peek(self) -> Self {
         Self { peek: true, ..self }
+    }
+
+    /// Peeks whether a check that takes nothing would be admitted: all limits judge an amount of 0
+    /// (`docs/definitions.md`, section 13). So it is denied while more is used than a limit, or
+    /// while a ban runs, and not where a limit is merely used up.
+    ///
+    /// ```
+    /// use tollgate::{Ask, Limiter};
+    ///
+    /// let limiter = Limiter::memory("1/h debt 5".parse()?);
+    /// let [spent, owed] = [1, 2].map(|cost| Ask::new("ann").cost(cost));
+    /// limiter.charge(spent).now()?;
+    /// assert!(!limiter.check(Ask::new("ann").peek()).now()?.is_allowed());
+    /// assert!(limiter.check(Ask::new("ann").peek_at_nothing()).now()?.is_allowed());
+    /// limiter.charge(owed).now()?;
+    /// assert!(!limiter.check(Ask::new("ann").peek_at_nothing()).now()?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn peek_at_nothing(self) -> Self {
+        Self { peek: true, cost: Cost::of_unit(Unit::NOTHING, 1), ..self }
     }
 
     /// True for a [peek](Ask::peek).

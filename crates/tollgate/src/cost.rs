@@ -382,7 +382,7 @@ impl<'a> Amounts<'a> {
             return Ok(());
         }
         let limits = || sets.clone().flat_map(LimitSet::limits).filter(|it| it.has_capacity());
-        for (unit, amount) in self.iter() {
+        for (unit, amount) in self.iter().filter(|(unit, _)| **unit != Unit::NOTHING) {
             // A plain cost is slots, too, where a hold takes them.
             let takes_slots = |limit: &Limit| self.units.is_none() && limit.needs_hold();
             if !limits().any(|limit| limit.unit().counted() == *unit || takes_slots(limit)) {

@@ -70,7 +70,7 @@ pub(super) fn judge(
 
 /// A descriptor before the store was asked, which stays so where it is not.
 fn unasked(planned: &Planned<'_>) -> Judged {
-    let is_banned = matches!(planned.how, How::Ban) && !matches!(planned.hits, Hits::GiveBack(_));
+    let is_banned = planned.is_banned();
     let unlimited = matches!(planned.how, How::Unlimited);
     let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let reset = planned.reported.as_ref().and(planned.window);

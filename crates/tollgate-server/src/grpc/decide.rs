@@ -9,7 +9,7 @@ use tollgate_policy::{Answer, Authority, Gate, OnFailure, Terms};
 use tollgate_stores::AnyStore;
 use tonic::Status;
 
-use super::plan::{How, Planned};
+use super::plan::Planned;
 use super::question::Hits;
 use super::settle::id_at;
 
@@ -87,9 +87,12 @@ impl Decider<'_> {
             }
             Hits::GiveBack(hits) if charges => {
                 Box::pin(self.give_back(ask(), hits)).await?;
-                Box::pin(self.look(ask())).await?
+                Box::pin(self.look(ask().peek())).await?
             }
-            Hits::Charge(_) | Hits::GiveBack(_) | Hits::Look => Box::pin(self.look(ask())).await?,
+            Hits::Look => Box::pin(self.look(ask().peek_at_nothing())).await?,
+            Hits::Charge(_) | Hits::GiveBack(_) | Hits::Peek => {
+                Box::pin(self.look(ask().peek())).await?
+            }
         };
         Ok(Asked { answer, places: vec![place] })
     }
@@ -135,13 +138,13 @@ impl Decider<'_> {
         }
         // The remaining units and the waits are those after the charge. A window that has ended
         // meanwhile would admit.
-        let after = self.look(ask()).await?;
+        let after = self.look(ask().peek()).await?;
         let is_denied = after.decision().is_some_and(|decision| !decision.is_allowed());
         Ok(if is_denied { after } else { answer })
     }
 
     async fn look(&self, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
-        self.gate.inline().check(ask.peek(), self.terms()).await.map_err(unasked)
+        self.gate.inline().check(ask, self.terms()).await.map_err(unasked)
     }
 
     /// Gives hits back, at most those that count. Waits for the store until the deadline.
@@ -168,16 +171,17 @@ impl Decider<'_> {
         let given_back =
             all.clone().filter(|place| !is_charged(place, true) && !is_charged(place, false));
         let mut asked = self.each_alone(given_back, Meaning::Tollgate, true).await?;
-        let is_ban = |planned: &Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
+        let is_ban = |planned: &Planned<'_>| planned.is_banned() && !planned.is_aside();
         let mut admits = !self.planned.iter().any(is_ban);
         let groups = self.groups(all.clone().filter(|place| is_charged(place, false)));
         let mut answers = Vec::with_capacity(groups.len());
         // With several groups that charge, the id is dropped: a repeat would get the first answer
         // of a group that was refunded since.
-        let is_one = groups.iter().filter(|(hits, _)| *hits != Hits::Look).count() <= 1;
+        let is_charge = |hits: &Hits| matches!(hits, Hits::Charge(_));
+        let is_one = groups.iter().filter(|(hits, _)| is_charge(hits)).count() <= 1;
         let charging = Self { id: self.id.filter(|_| is_one), ..*self };
         for (hits, places) in &groups {
-            let charges = admits && *hits != Hits::Look;
+            let charges = admits && is_charge(hits);
             answers.push(charging.group(places, *hits, charges).await?);
             if admits && answers.last().is_some_and(|answer| !answer.is_allowed()) {
                 admits = false;
@@ -227,7 +231,7 @@ impl Decider<'_> {
                 None => groups.push((hits, vec![place])),
             }
         }
-        groups.sort_by_key(|(hits, _)| *hits != Hits::Look);
+        groups.sort_by_key(|(hits, _)| matches!(hits, Hits::Charge(_)));
         groups
     }
 
@@ -245,11 +249,12 @@ impl Decider<'_> {
         let ask = Ask::from(counts.collect::<Vec<_>>());
         let ask = match hits {
             Hits::Charge(hits) => ask.cost(hits),
-            _ => ask,
+            Hits::Look => return self.look(ask.peek_at_nothing()).await,
+            Hits::Peek | Hits::GiveBack(_) => ask,
         };
         match places.first() {
             Some(place) if charges => self.charge(*place, ask).await,
-            _ => self.look(ask).await,
+            _ => self.look(ask.peek()).await,
         }
     }
 }

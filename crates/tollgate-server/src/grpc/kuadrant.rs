@@ -34,7 +34,7 @@ impl RateLimitService for Kuadrant {
     ) -> Result<Response<RateLimitResponse>, Status> {
         let (Self(front), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
-        let answer = front.rls.look(&front.service, message, timeout);
+        let answer = front.rls.look(&front.service, &message, timeout);
         let answer = traced(front, metadata.as_ref(), "CheckRateLimit", answer).await?;
         Ok(marked(answer, RateLimitResponse::overall_code))
     }
@@ -106,13 +106,11 @@ impl Rls {
     async fn look(
         &self,
         service: &Service,
-        mut request: RateLimitRequest,
+        request: &RateLimitRequest,
         timeout: Option<Duration>,
     ) -> Result<RateLimitResponse, Status> {
-        for descriptor in &mut request.descriptors {
-            (descriptor.hits_addend, descriptor.is_negative_hits) = (Some(0), false);
-        }
-        self.answer(service, &request, timeout, false).await
+        let hits = vec![Hits::Peek; question::read(request)?.len()];
+        self.decide(service, request, hits, deadline(service, timeout)?, None).await
     }
 
     /// Charges a request, whatever remains.

@@ -45,6 +45,11 @@ impl Planned<'_> {
         }
     }
 
+    /// Whether it is denied without a count: its rule admits nobody, and it brings hits.
+    pub(super) fn is_banned(&self) -> bool {
+        matches!((&self.how, self.hits), (How::Ban, Hits::Charge(_)))
+    }
+
     /// Whether it can neither deny by itself nor keep others from being charged.
     pub(super) fn is_aside(&self) -> bool {
         self.rule.is_some_and(|rule| rule.is_shadow() || rule.is_quota())

@@ -28,7 +28,7 @@ pub(super) async fn ask(
 ) -> Result<Answer<'static>, Status> {
     let prepared = prepared(service, domain, (place, descriptor))?.within(deadline);
     match hits {
-        Hits::Look => Ok(service.gate.ask(prepared.peek()).await),
+        Hits::Look | Hits::Peek => Ok(service.gate.ask(prepared.peek()).await),
         Hits::GiveBack(_) => {
             let why = format!("the domain `{domain}` has policies, which take no hits back");
             Err(at(place, &why))

@@ -18,8 +18,10 @@ const MAX_ENTRY_BYTES: usize = 64 * 1_024;
 pub(super) enum Hits {
     /// They are charged.
     Charge(u64),
-    /// No hits: nothing is charged.
+    /// No hits: nothing is charged, and it is admitted unless more is charged than the limit.
     Look,
+    /// One hit that is judged and not charged, as Kuadrant asks.
+    Peek,
     /// They are given back.
     GiveBack(u64),
 }

@@ -271,7 +271,7 @@ impl Counting<'_> {
         for (subject, limits, hits) in planned.iter().filter_map(Planned::count) {
             let ask = Ask::new(subject).under(limits);
             match hits {
-                Hits::Look => {}
+                Hits::Look | Hits::Peek => {}
                 Hits::Charge(hits) => self.charge(ask, hits).await?,
                 Hits::GiveBack(hits) => {
                     let delta = i64::try_from(hits).unwrap_or(i64::MAX);

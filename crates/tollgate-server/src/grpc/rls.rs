@@ -181,7 +181,7 @@ impl Rls {
         Ok(response)
     }
 
-    async fn decide(
+    pub(super) async fn decide(
         &self,
         service: &Service,
         request: &RateLimitRequest,

@@ -161,7 +161,7 @@ pub(super) async fn settle(
 /// The units that the hits of a descriptor say were used.
 fn used(place: usize, hits: Hits, unit: Option<&str>) -> Result<Cost, Status> {
     let units = match hits {
-        Hits::Look => 0,
+        Hits::Look | Hits::Peek => 0,
         Hits::Charge(units) => units,
         Hits::GiveBack(_) => {
             return Err(bad(place, "these hits are what was used: they cannot be negative"));

@@ -39,6 +39,10 @@ impl Unit {
     /// Slots: the unit of limits such as `20 at once`.
     pub const SLOTS: Self = Self::of_text(b"slots");
 
+    /// A unit that no limit counts, of a peek at nothing: a time is refused as the name of a unit,
+    /// and reads as one in scripts.
+    pub(crate) const NOTHING: Self = Self::of_text(b"day");
+
     const fn of_text(text: &[u8]) -> Self {
         let mut name = [0; MAX_UNIT_BYTES];
         let mut at = 0;

@@ -448,6 +448,8 @@ pub(super) fn an_amount_of_0_waits_until_nothing_is_owed<M: StoreMaker>(maker: &
     let hold = reserve("requests=1,tokens=100").expect("room");
     assert!(world.check("bob").is_allowed(), "a full budget admits a question without tokens");
     assert!(reserve("tokens=1").is_none());
+    let nothing = || world.peek(Ask::new("bob").peek_at_nothing());
+    assert!(nothing().is_allowed(), "all is held, and no more");
     // Thirty more than were held, of which none is left: one comes back each second.
     let used = Cost::used([("tokens", 130)]).unwrap();
     let settled = block_on(world.limiter.commit(&hold, used)).unwrap();
@@ -459,10 +461,11 @@ pub(super) fn an_amount_of_0_waits_until_nothing_is_owed<M: StoreMaker>(maker: &
         (owes.is_allowed(), owes.retry_after(), owes.unit().name()),
         (false, Some(wait), "tokens")
     );
+    assert_eq!((nothing().is_allowed(), nothing().retry_after()), (false, Some(wait)));
     world.at(START_US + 29_999_999);
-    assert!(!world.check("bob").is_allowed());
+    assert!(!world.check("bob").is_allowed() && !nothing().is_allowed());
     world.at(START_US + 30_000_000);
-    assert!(world.check("bob").is_allowed());
+    assert!(nothing().is_allowed() && world.check("bob").is_allowed());
 }
 
 /// A named hold is of all its amounts: asked for again it is one, otherwise it is refused.

@@ -90,12 +90,17 @@ async fn hits_are_charged_looked_at_and_given_back() {
         (&["0 user=1"], 2, "OK: OK 1"),
         (&["0 user=1", "0 user=2"], 0, "OK: OK 1, OK 3"),
         (&["1 user=1"], 9, "OK: OK 0"),
+        // All of the limit is used, and no more.
+        (&["0 user=1"], 0, "OK: OK 0"),
+        (&["user=1"], 0, "OVER: OVER 0"),
         (&["0 user=1"], 0, "OVER: OVER 0"),
+        (&["-1 user=1"], 0, "OK: OK 0"),
         (&["-2 user=1"], 0, "OK: OK 2"),
         (&["-1000 user=1"], 0, "OK: OK 3"),
         (&["-5 user=never"], 0, "OK: OK 3"),
         // Denied hits count too, and the debt has to be paid back first.
         (&["4 user=2"], 0, "OVER: OVER 0"),
+        (&["0 user=2"], 0, "OVER: OVER 0"),
         (&["user=2"], 0, "OVER: OVER 0"),
         (&["-3 user=2"], 0, "OK: OK 1"),
         (&["user=2"], 0, "OK: OK 0"),
@@ -103,6 +108,8 @@ async fn hits_are_charged_looked_at_and_given_back() {
         (&["user=2", "3 user=4"], 0, "OVER: OVER 0, OK 0"),
         (&["999 user=vip"], 0, "OK: OK 1"),
         (&["-1 banned=1"], 0, "OK: OK 0"),
+        (&["0 banned=1"], 0, "OK: OK 0"),
+        (&["banned=1"], 0, "OVER: OVER 0"),
     ] {
         let asked = RateLimitRequest { hits_addend: hits, ..request("shop", descriptors) };
         let answer = wire.ask(&asked).await.unwrap();
@@ -316,9 +323,9 @@ descriptors:
         (&["0 a=1", "0 b=2"], "OK: OK 3, OK 2"),
         (&["2 a=1", "b=2"], "OK: OK 1, OK 1"),
         (&["a=2", "a=2"], "OK: OK 4, OK 3"),
-        // A look that finds nothing left denies, and nothing is charged.
-        (&["0 b=1", "a=2"], "OVER: OVER 0, OK 3"),
-        (&["0 a=2", "-1 b=1"], "OK: OK 3, OK 1"),
+        // No hits are admitted where all is used, and no more.
+        (&["0 b=1", "a=2"], "OK: OK 0, OK 2"),
+        (&["0 a=2", "-1 b=1"], "OK: OK 2, OK 1"),
     ] {
         assert_eq!(wire.summary("shop", descriptors).await, expected, "{descriptors:?}");
     }
