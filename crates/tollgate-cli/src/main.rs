@@ -53,9 +53,11 @@ fn report(error: &anyhow::Error) {
     let red = anstyle::AnsiColor::Red.on_default().bold();
     let mut stderr = anstream::stderr().lock();
     let mut said = error.to_string();
-    // The list of a file's problems already begins with `error: `.
-    let _ =
-        writeln!(stderr, "{red}error{red:#}: {}", said.strip_prefix("error: ").unwrap_or(&said));
+    // The list of a file's problems already begins with its own word, which may be `warning`.
+    let _ = match (said.strip_prefix("error: "), said.starts_with("warning: ")) {
+        (None, true) => writeln!(stderr, "{said}"),
+        (rest, _) => writeln!(stderr, "{red}error{red:#}: {}", rest.unwrap_or(&said)),
+    };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Omit a cause that the text already contains.
         if !said.contains(&cause) {

@@ -15,6 +15,15 @@ fn refuses(text: &str, says: &str, place: &str) {
 
 const HEAD: &str = "domain: shop\ndescriptors:\n";
 
+/// The error about a misspelled key names the one that may be meant.
+#[test]
+fn a_misspelled_key_names_the_likely_one() {
+    let text = "domain: shop\ndescriptors:\n  - key: a\n    rate_limit: { unit: day, requestsperunit: 5 }\n";
+    let problems = Config::read([("rules.yaml", text)]).unwrap_err().remove(0).to_string();
+    assert!(problems.contains("did you mean `requests_per_unit`? A rate_limit has"), "{problems}");
+    assert!(problems.contains("warning: without `requests_per_unit`"), "{problems}");
+}
+
 #[test]
 fn what_the_reference_refuses_is_refused_in_its_words() {
     for (rest, says, place) in [

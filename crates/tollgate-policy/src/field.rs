@@ -261,12 +261,8 @@ impl fmt::Display for Field {
     }
 }
 
-/// `did you mean `x`? ` if a word is similar, followed by general advice.
-pub(crate) fn advice<'n>(
-    word: &str,
-    words: impl IntoIterator<Item = &'n str>,
-    right: &str,
-) -> String {
+/// Advice about an unknown word: the most similar of these words, and then what is `right`.
+pub fn advice<'n>(word: &str, words: impl IntoIterator<Item = &'n str>, right: &str) -> String {
     let Some(near) = closest(word, words) else { return right.to_owned() };
     let (first, rest) = right.split_at(right.chars().next().map_or(0, char::len_utf8));
     format!("did you mean `{near}`? {}{rest}", first.to_uppercase())

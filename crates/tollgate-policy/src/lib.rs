@@ -44,6 +44,7 @@
 
 /// Files as trees of values with their positions, for the file formats of others.
 pub mod tree {
+    pub use crate::field::advice;
     pub use crate::problem::Span;
     pub use crate::source::{Key, Node, Value, parse};
 }

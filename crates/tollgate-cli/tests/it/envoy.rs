@@ -110,6 +110,12 @@ fn what_is_wrong_with_the_rules_is_said_with_its_place() {
     assert_eq!((code, out.as_str()), (2, ""), "{err}");
     assert!(err.contains("config error, unknown key 'kez'"), "{err}");
     assert!(err.contains(&format!("{path}:3:5")), "{err}");
+    let misspelled = "- key: a\n    rate_limit: { unit: day, requestsperunit: 5 }\n";
+    std::fs::write(&rules, format!("domain: shop\ndescriptors:\n  {misspelled}")).unwrap();
+    let (code, _, err) = place.run(&["serve", "--envoy-config", &path]);
+    assert!(code == 2 && err.starts_with("warning: without `requests_per_unit`"), "{err}");
+    assert!(err.contains("\nerror: config error, unknown key 'requestsperunit'"), "{err}");
+    assert!(err.contains("did you mean `requests_per_unit`?"), "{err}");
     let (code, _, err) = place.run(&["serve", "--grpc", "nowhere"]);
     assert!(code == 2 && err.contains("the port is missing"), "{err}");
 }

@@ -1,6 +1,6 @@
 //! From the limits of limitador: conditions and variables in the two forms that nearly all have.
 
-use tollgate_policy::tree::{Node, Value, parse};
+use tollgate_policy::tree::{Node, Value, advice, parse};
 use tollgate_policy::{Format, Problem, Problems};
 
 use super::made::{Imported, Made, field_of, name_of, plain, sound, written};
@@ -86,7 +86,8 @@ impl Limit {
                 "variables" => set(&mut limit.variables, texts(value)),
                 other => {
                     let keys = format!("a limit has the keys {}", KEYS.join(", "));
-                    wrong(value, format!("unknown key `{other}`"), &keys);
+                    let right = advice(other, KEYS.iter().copied(), &keys);
+                    wrong(value, format!("unknown key `{other}`"), &right);
                     true
                 }
             };

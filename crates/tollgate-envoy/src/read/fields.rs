@@ -1,6 +1,6 @@
 //! The fields of a table: which there may be, and which there are.
 
-use tollgate_policy::tree::{Key, Node, Span, Value};
+use tollgate_policy::tree::{Key, Node, Span, Value, advice};
 
 use super::scalar::{NULL, Reader};
 
@@ -64,7 +64,7 @@ impl Reader<'_> {
             self.warn(key.at, what, &here);
         } else {
             let what = format!("config error, unknown key '{}'", key.text);
-            self.error(key.at, what, &here);
+            self.error(key.at, what, &advice(&key.text, known.iter().copied(), &here));
         }
     }
 }
