@@ -7,7 +7,7 @@ impl Policies {
     /// The counts of the policies `before` that begin anew under these, for people: those of a
     /// subject whose policy is still there, and whose limits have another identity.
     pub(crate) fn restarts(&self, before: &Self) -> Vec<String> {
-        let same = |old: &Policy| self.policies().iter().find(|policy| policy.name == old.name);
+        let same = |old: &Policy| self.policy(self.place_of(&old.name)?);
         let pairs = before.policies().iter().filter_map(|old| Some((old, same(old)?)));
         let mut all = Vec::new();
         for (old, new) in pairs {

@@ -87,12 +87,10 @@ impl Decider<'_> {
             }
             Hits::GiveBack(hits) if charges => {
                 Box::pin(self.give_back(ask(), hits)).await?;
-                Box::pin(self.look(ask().peek())).await?
+                Box::pin(self.look(ask())).await?
             }
             Hits::Look => Box::pin(self.look(ask().peek_at_nothing())).await?,
-            Hits::Charge(_) | Hits::GiveBack(_) | Hits::Peek => {
-                Box::pin(self.look(ask().peek())).await?
-            }
+            Hits::Charge(_) | Hits::GiveBack(_) | Hits::Peek => Box::pin(self.look(ask())).await?,
         };
         Ok(Asked { answer, places: vec![place] })
     }
@@ -138,13 +136,13 @@ impl Decider<'_> {
         }
         // The remaining units and the waits are those after the charge. A window that has ended
         // meanwhile would admit.
-        let after = self.look(ask().peek()).await?;
+        let after = self.look(ask()).await?;
         let is_denied = after.decision().is_some_and(|decision| !decision.is_allowed());
         Ok(if is_denied { after } else { answer })
     }
 
     async fn look(&self, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
-        self.gate.inline().check(ask, self.terms()).await.map_err(unasked)
+        self.gate.inline().check(ask.peek(), self.terms()).await.map_err(unasked)
     }
 
     /// Gives hits back, at most those that count. Waits for the store until the deadline.
@@ -249,12 +247,12 @@ impl Decider<'_> {
         let ask = Ask::from(counts.collect::<Vec<_>>());
         let ask = match hits {
             Hits::Charge(hits) => ask.cost(hits),
-            Hits::Look => return self.look(ask.peek_at_nothing()).await,
+            Hits::Look => ask.peek_at_nothing(),
             Hits::Peek | Hits::GiveBack(_) => ask,
         };
         match places.first() {
             Some(place) if charges => self.charge(*place, ask).await,
-            _ => self.look(ask.peek()).await,
+            _ => self.look(ask).await,
         }
     }
 }
