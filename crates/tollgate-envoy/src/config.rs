@@ -46,8 +46,19 @@ pub enum OnFailure {
     Local(Share),
 }
 
+/// Several files or resources that have one domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::exhaustive_enums)] // they are one, or they are not
+pub enum SameDomain {
+    /// The second one is an error.
+    #[default]
+    Refused,
+    /// Their rules are those of one domain.
+    Merged,
+}
+
 /// The rules of one domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Domain {
     pub(crate) meaning: Meaning,
     pub(crate) on_failure: OnFailure,
@@ -97,6 +108,8 @@ pub struct Rule {
     pub(crate) replaces: Vec<Box<str>>,
     pub(crate) shadow: bool,
     pub(crate) quota: bool,
+    /// Which entries have their values in the names of metrics; empty if none has.
+    pub(crate) valued: Box<[bool]>,
     pub(crate) metadata: Map<String, Value>,
 }
 
@@ -234,6 +247,13 @@ impl Rule {
     #[must_use]
     pub fn is_quota(&self) -> bool {
         self.quota
+    }
+
+    /// Whether its metrics are by the values of a request too: see
+    /// [`Found::steps`](crate::Found::steps).
+    #[must_use]
+    pub fn is_valued(&self) -> bool {
+        !self.valued.is_empty()
     }
 
     /// The metadata for Envoy where a descriptor is admitted.

@@ -62,6 +62,29 @@ impl<'c> Found<'c> {
         self.rule
     }
 
+    /// The parts of its path ([`Rule::steps`]) with the values of these entries, the entries that
+    /// found it, where the file says so: `detailed_metric` has all of them, and `value_to_metric`
+    /// that of its entry. Values that share a count are the pattern. `None` for a rule without.
+    pub fn steps<'e>(
+        &self,
+        entries: impl Iterator<Item = (&'e str, &'e str)>,
+    ) -> Option<Vec<String>> {
+        if !self.rule.is_valued() {
+            return None;
+        }
+        let mut steps = self.rule.steps();
+        let mut all: Vec<String> = steps.by_ref().take(1).map(str::to_owned).collect();
+        let written = self.rule.valued.iter().zip(steps);
+        for (place, ((key, value), (is_valued, step))) in entries.zip(written).enumerate() {
+            let shared = self.shared.iter().any(|(shared, _)| *shared == place);
+            all.push(match *is_valued && !shared && !value.is_empty() {
+                true => format!("{key}_{value}"),
+                false => step.to_owned(),
+            });
+        }
+        Some(all)
+    }
+
     /// The subject for the entries that found this rule.
     ///
     /// # Errors

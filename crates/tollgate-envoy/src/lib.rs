@@ -20,8 +20,10 @@ pub mod proto;
 mod read;
 mod subject;
 mod unit;
+#[cfg(feature = "proto")]
+mod xds;
 
-pub use config::{Config, Counting, Domain, Meaning, OnFailure, Rule};
+pub use config::{Config, Counting, Domain, Meaning, OnFailure, Rule, SameDomain};
 pub use find::Found;
 pub use subject::{MAX_SUBJECT_BYTES, subject};
 pub use unit::Unit;

@@ -6,11 +6,13 @@ mod descriptor;
 mod fields;
 mod scalar;
 
+use std::borrow::Cow;
+
 use tollgate::Share;
 use tollgate_policy::tree::{Node, Span, Value, parse};
 use tollgate_policy::{Format, Problem, Problems};
 
-use crate::config::{Config, Counting, Domain, Level, Meaning, OnFailure};
+use crate::config::{Config, Counting, Level, Meaning, OnFailure, SameDomain};
 use fields::{Fields, LOCAL, ROOT};
 use scalar::Reader;
 
@@ -23,11 +25,33 @@ impl Config {
     pub fn read<'f>(
         files: impl IntoIterator<Item = (&'f str, &'f str)>,
     ) -> Result<Self, Vec<Problems>> {
+        Self::read_with(SameDomain::Refused, files)
+    }
+
+    /// The same, with a choice about a domain of several files.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn read_with<'f>(
+        same_domain: SameDomain,
+        files: impl IntoIterator<Item = (&'f str, &'f str)>,
+    ) -> Result<Self, Vec<Problems>> {
+        let inputs = files.into_iter().map(|(name, text)| Input::new(name, text));
+        Self::read_all(same_domain, inputs)
+    }
+
+    pub(crate) fn read_all<'f>(
+        same_domain: SameDomain,
+        inputs: impl IntoIterator<Item = Input<'f>>,
+    ) -> Result<Self, Vec<Problems>> {
         let (mut config, mut broken) = (Self::default(), Vec::new());
-        for (name, text) in files {
-            let mut reader = Reader::new(text);
-            reader.file(&mut config);
-            let problems = Problems::new(name, text, reader.problems);
+        for Input { name, text, root } in inputs {
+            let mut reader = Reader::new(&text);
+            match root.or_else(|| reader.parsed()) {
+                Some(root) => reader.file(&root, &mut config, same_domain),
+                None => reader.problems = reader.problems.drain(..).map(loading).collect(),
+            }
+            let problems = Problems::new(&name, &text, reader.problems);
             if problems.has_errors() {
                 broken.push(problems);
             } else if !problems.is_empty() {
@@ -38,14 +62,29 @@ impl Config {
     }
 }
 
+/// A file, or a resource of a control plane.
+pub(crate) struct Input<'f> {
+    /// Its name for messages.
+    pub(crate) name: Cow<'f, str>,
+    pub(crate) text: Cow<'f, str>,
+    /// Its tree, unless the text is to be parsed.
+    pub(crate) root: Option<Node>,
+}
+
+impl<'f> Input<'f> {
+    fn new(name: &'f str, text: &'f str) -> Self {
+        Self { name: name.into(), text: text.into(), root: None }
+    }
+}
+
 impl Reader<'_> {
-    fn file(&mut self, config: &mut Config) {
-        let Some(root) = parse(self.text, Format::Yaml, &mut self.problems) else {
-            self.problems = self.problems.drain(..).map(loading).collect();
-            return;
-        };
+    fn parsed(&mut self) -> Option<Node> {
+        parse(self.text, Format::Yaml, &mut self.problems)
+    }
+
+    fn file(&mut self, root: &Node, config: &mut Config, same_domain: SameDomain) {
         let fields = match &root.value {
-            Value::Table(_) => self.fields(&root, "a file", ROOT),
+            Value::Table(_) => self.fields(root, "a file", ROOT),
             Value::Other(_) => Some(Fields::default()),
             _ => {
                 let what = format!("error loading config file: the file is {}", root.kind());
@@ -58,24 +97,53 @@ impl Reader<'_> {
         if name.is_empty() {
             let remedy = "say which requests the rules are for, e.g. `domain: shop`";
             self.error(at, "config file cannot have empty domain", remedy);
-        } else if config.domains.contains_key(&*name) {
-            let what = format!("duplicate domain '{name}' in config file");
-            self.error(at, what, "put all rules of a domain into one file, under one `domain`");
         }
-        let meaning = self.word(&fields, "meaning", &MEANINGS);
-        let on_failure = self.on_failure(&fields);
-        let mut level = Level::default();
-        let mut has_metadata = false;
+        // What a domain of an earlier file has stays, so that its mistakes are found too.
+        let earlier = config.domains.remove(&*name);
+        if earlier.is_some() && same_domain == SameDomain::Refused {
+            let what = format!("duplicate domain '{name}' in config file");
+            let remedy = "put all rules of a domain into one file, or set `--envoy-merge-domains`";
+            self.error(at, what, remedy);
+        }
+        let is_first = earlier.is_none();
+        let mut domain = earlier.unwrap_or_default();
+        let is_given = |key| is_first || fields.get(key).is_some();
+        if is_given("meaning") {
+            let meaning = self.word(&fields, "meaning", &MEANINGS);
+            self.one_of_all(&fields, "meaning", is_first, &mut domain.meaning, meaning);
+        }
+        if is_given("on_failure") {
+            let on_failure = self.on_failure(&fields);
+            self.one_of_all(&fields, "on_failure", is_first, &mut domain.on_failure, on_failure);
+        }
         if let Some(list) = fields.get("descriptors") {
             let mut found = descriptor::Found { rules: config.rules, has_metadata: false };
-            self.descriptors(list, &[name.as_str().into()], &mut level, &mut found);
-            (config.rules, has_metadata) = (found.rules, found.has_metadata);
+            let way = descriptor::Way::new(&name);
+            self.descriptors(list, &way, &mut domain.level, &mut found);
+            config.rules = found.rules;
+            domain.has_metadata |= found.has_metadata;
         }
-        if let (OnFailure::Local(share), Some(node)) = (on_failure, fields.get("on_failure")) {
-            self.shares(share, node, &level);
+        if let OnFailure::Local(share) = domain.on_failure {
+            self.shares(share, fields.get("on_failure").unwrap_or(root), &domain.level);
         }
-        let domain = Domain { meaning, on_failure, has_metadata, level };
         config.domains.insert(name.into(), domain);
+    }
+
+    /// A setting of a whole domain: later files may repeat it, and not change it.
+    fn one_of_all<T: PartialEq>(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        is_first: bool,
+        setting: &mut T,
+        given: T,
+    ) {
+        if is_first {
+            *setting = given;
+        } else if let Some(at) = fields.at(key).filter(|_| *setting != given) {
+            let what = format!("`{key}` is not that of an earlier file of this domain");
+            self.error(at, what, "give it in one of the files, or the same in each");
+        }
     }
 
     /// One of its words, or a share of each limit.

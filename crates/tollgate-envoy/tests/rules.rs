@@ -1,6 +1,6 @@
 //! The rule of a descriptor, and its count.
 
-use tollgate_envoy::{Config, Counting, Meaning, OnFailure, Unit};
+use tollgate_envoy::{Config, Counting, Meaning, OnFailure, SameDomain, Unit};
 
 const RULES: &str = "
 domain: shop
@@ -210,4 +210,123 @@ descriptors:
     assert_eq!(subject("a/2", "b/2"), "envoy:shop|files=a/*|files=b/2");
     assert_eq!(subject("a/1", "c/1"), "envoy:shop|files=a/*|files=c/*");
     assert_eq!(subject("a/2", "c/2"), "envoy:shop|files=a/*|files=c/*");
+}
+
+/// As the tables of the reference have them, for each of its two words.
+#[test]
+fn metrics_have_the_values_that_the_file_asks_for() {
+    let text = "
+domain: shop
+descriptors:
+  - key: plain
+    descriptors:
+      - key: detailed
+        detailed_metric: true
+        rate_limit: { unit: day, requests_per_unit: 1 }
+      - key: own
+        value_to_metric: true
+        rate_limit: { unit: day, requests_per_unit: 1 }
+      - key: bare
+        rate_limit: { unit: day, requests_per_unit: 1 }
+  - key: valued
+    value_to_metric: true
+    descriptors:
+      - key: in
+        rate_limit: { unit: day, requests_per_unit: 1 }
+  - key: path
+    value: /a*
+    value_to_metric: true
+    rate_limit: { unit: day, requests_per_unit: 1 }
+  - key: path
+    value: /b*
+    rate_limit: { unit: day, requests_per_unit: 1 }
+  - key: path
+    value: /s*
+    share_threshold: true
+    detailed_metric: true
+    rate_limit: { unit: day, requests_per_unit: 1 }
+";
+    let config = Config::read([("rules.yaml", text)]).unwrap();
+    let steps = |entries: &[(&str, &str)]| {
+        let found = config.domain("shop").unwrap().find(entries.iter().copied()).unwrap();
+        found.steps(entries.iter().copied()).map(|steps| steps.join("."))
+    };
+    let of = |text: &str| Some(text.to_owned());
+    for (entries, path) in [
+        (&[("plain", "x"), ("detailed", "y")][..], of("shop.plain_x.detailed_y")),
+        (&[("plain", "x"), ("detailed", "")], of("shop.plain_x.detailed")),
+        (&[("plain", "x"), ("own", "y")], of("shop.plain.own_y")),
+        (&[("plain", "x"), ("bare", "y")], None),
+        (&[("valued", "x"), ("in", "y")], of("shop.valued_x.in")),
+        (&[("path", "/a1")], of("shop.path_/a1")),
+        (&[("path", "/b1")], None),
+        (&[("path", "/s1")], of("shop.path_/s*")),
+    ] {
+        assert_eq!(steps(entries), path, "{entries:?}");
+    }
+}
+
+#[test]
+fn keys_are_merged_and_a_mark_at_the_end_is_no_document() {
+    let text = "---
+domain: shop
+descriptors:
+  - &one
+    key: one
+    rate_limit: &limit { unit: day, requests_per_unit: 5 }
+  - <<: *one
+    key: two
+  - key: three
+    rate_limit: { <<: [*limit, { unit: hour, name: n }], requests_per_unit: 7 }
+---
+# The end.
+";
+    let config = Config::read([("rules.yaml", text)]).unwrap();
+    for (key, number, unit) in
+        [("one", 5, Unit::Day), ("two", 5, Unit::Day), ("three", 7, Unit::Day)]
+    {
+        let found = config.domain("shop").unwrap().find([(key, "x")].into_iter()).unwrap();
+        assert_eq!(found.rule().requests_per_unit(), number, "{key}");
+        assert_eq!(found.rule().unit(), Some(unit), "{key}");
+        assert_eq!(found.rule().name(), if key == "three" { "n" } else { "" });
+    }
+    // yaml.v2, with which the reference reads, takes the merged value then.
+    let late = text.replace(
+        "{ <<: [*limit, { unit: hour, name: n }], requests_per_unit: 7 }",
+        "{ unit: hour, <<: *limit }",
+    );
+    let told = Config::read([("rules.yaml", &*late)]).unwrap_err()[0].to_string();
+    assert!(told.contains("`<<` has `unit` too, and comes after it"), "{told}");
+    assert!(told.contains("rules.yaml:10:31"), "{told}");
+}
+
+#[test]
+fn files_of_one_domain_are_merged_where_that_is_wanted() {
+    let rule = |key: &str| {
+        format!(
+            "domain: shop\ndescriptors:\n  - key: {key}\n    rate_limit: {{ unit: day, requests_per_unit: 1 }}\n"
+        )
+    };
+    let (one, other) = (rule("one"), format!("{}on_failure: deny\n", rule("other")));
+    let files = [("a.yaml", &*other), ("b.yaml", &*one)];
+    let told = Config::read(files).unwrap_err()[0].to_string();
+    assert!(told.contains("duplicate domain 'shop' in config file"), "{told}");
+    let config = Config::read_with(SameDomain::Merged, files).unwrap();
+    let domain = config.domain("shop").unwrap();
+    assert_eq!(domain.on_failure(), OnFailure::Deny);
+    let numbers =
+        ["one", "other"].map(|key| domain.find([(key, "x")].into_iter()).unwrap().rule().number());
+    assert_eq!(numbers, [1, 0]);
+    for (more, says) in [
+        (one.clone(), "duplicate descriptor composite key 'shop.one'"),
+        (
+            format!("{}on_failure: allow\n", rule("new")),
+            "`on_failure` is not that of an earlier file",
+        ),
+        (format!("{}meaning: tollgate\n", rule("new")), "`meaning` is not that of an earlier file"),
+    ] {
+        let files = [("a.yaml", &*other), ("b.yaml", &*one), ("c.yaml", &*more)];
+        let told = Config::read_with(SameDomain::Merged, files).unwrap_err()[0].to_string();
+        assert!(told.contains(says) && told.contains("--> c.yaml:"), "{told}");
+    }
 }

@@ -46,7 +46,7 @@
 pub mod tree {
     pub use crate::field::advice;
     pub use crate::problem::Span;
-    pub use crate::source::{Key, Node, Value, parse};
+    pub use crate::source::{FRACTION, Key, NOTHING, Node, Value, parse};
 }
 
 /// The example of the README compiles.

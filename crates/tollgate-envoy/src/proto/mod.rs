@@ -1,5 +1,6 @@
 //! The messages of Envoy's rate limit service (`envoy.service.ratelimit.v3`) and of Kuadrant's
-//! (`kuadrant.service.ratelimit.v1`), with clients and servers of them for tonic.
+//! (`kuadrant.service.ratelimit.v1`), and those with which a control plane sends rules
+//! (`envoy.service.discovery.v3`). There are clients and servers of them for tonic.
 //!
 //! The `.proto` files of this crate have the messages that the services need, and no others.
 //! Names and numbers of their fields are those of Envoy and Kuadrant.
@@ -35,6 +36,11 @@ mod generated {
             }
         }
         pub mod service {
+            pub mod discovery {
+                pub mod v3 {
+                    tonic::include_proto!("envoy.service.discovery.v3");
+                }
+            }
             pub mod ratelimit {
                 pub mod v3 {
                     tonic::include_proto!("envoy.service.ratelimit.v3");
@@ -44,6 +50,20 @@ mod generated {
         pub mod r#type {
             pub mod v3 {
                 tonic::include_proto!("envoy.r#type.v3");
+            }
+        }
+    }
+    pub mod google {
+        pub mod rpc {
+            tonic::include_proto!("google.rpc");
+        }
+    }
+    pub mod ratelimit {
+        pub mod config {
+            pub mod ratelimit {
+                pub mod v3 {
+                    tonic::include_proto!("ratelimit.config.ratelimit.v3");
+                }
             }
         }
     }
@@ -60,12 +80,18 @@ mod generated {
 
 pub use generated::envoy::config::core::v3 as core;
 pub use generated::envoy::extensions::common::ratelimit::v3 as descriptor;
+pub use generated::envoy::service::discovery::v3 as discovery;
 pub use generated::envoy::service::ratelimit::v3 as service;
 pub use generated::envoy::r#type::v3 as unit;
+pub use generated::google::rpc;
 pub use generated::kuadrant::service::ratelimit::v1 as kuadrant;
+pub use generated::ratelimit::config::ratelimit::v3 as rules;
 
 /// The full name of Kuadrant's service.
 pub const KUADRANT_SERVICE: &str = "kuadrant.service.ratelimit.v1.RateLimitService";
+
+/// The type of the rules that a control plane sends: resources are [`rules::RateLimitConfig`].
+pub const RULES_TYPE: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
 
 /// The full name of Envoy's service.
 pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";

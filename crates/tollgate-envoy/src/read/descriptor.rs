@@ -15,6 +15,28 @@ pub(super) struct Found {
     pub(super) has_metadata: bool,
 }
 
+/// The descriptors down to one.
+#[derive(Clone)]
+pub(super) struct Way {
+    /// The domain, and `KEY` or `KEY_VALUE` of each.
+    steps: Vec<Box<str>>,
+    /// Whether the metrics of each have its value.
+    valued: Vec<bool>,
+}
+
+impl Way {
+    pub(super) fn new(domain: &str) -> Self {
+        Self { steps: vec![domain.into()], valued: Vec::new() }
+    }
+
+    fn to(&self, step: &str, is_valued: bool) -> Self {
+        let mut way = self.clone();
+        way.steps.push(step.into());
+        way.valued.push(is_valued);
+        way
+    }
+}
+
 /// The contents of `rate_limit`.
 #[derive(Default)]
 struct Rate {
@@ -28,7 +50,7 @@ impl Reader<'_> {
     pub(super) fn descriptors(
         &mut self,
         list: &Tree,
-        parent: &[Box<str>],
+        parent: &Way,
         level: &mut Level,
         found: &mut Found,
     ) {
@@ -52,7 +74,7 @@ impl Reader<'_> {
         &mut self,
         at: Span,
         fields: &Fields<'_>,
-        parent: &[Box<str>],
+        parent: &Way,
         level: &mut Level,
         found: &mut Found,
     ) {
@@ -67,8 +89,8 @@ impl Reader<'_> {
             return self.error(at, "descriptor has empty key", "name the entry, e.g. `key: user`");
         }
         let joined = if value.is_empty() { key.clone() } else { format!("{key}_{value}") };
-        let steps = [parent, &[joined.as_str().into()]].concat();
-        let mut node = Node { rule: self.rule(fields, &steps, found), ..Node::default() };
+        let way = parent.to(&joined, self.is_so("value_to_metric", fields.get("value_to_metric")));
+        let mut node = Node { rule: self.rule(fields, &way, found), ..Node::default() };
         let is_wild = key.contains('*') || value.contains('*');
         if self.is_so("share_threshold", fields.get("share_threshold")) {
             if !is_wild {
@@ -82,19 +104,20 @@ impl Reader<'_> {
             node.shared = Some(value.as_str().into());
         }
         if let Some(list) = fields.get("descriptors") {
-            self.descriptors(list, &steps, &mut node.level, found);
+            self.descriptors(list, &way, &mut node.level, found);
         }
         if !level.insert(key, value, is_wild, node) {
             let at = fields.at("key").unwrap_or(at);
-            let what = format!("duplicate descriptor composite key '{}'", steps.join("."));
+            let what = format!("duplicate descriptor composite key '{}'", way.steps.join("."));
             self.error(at, what, "put its children under one descriptor");
         }
     }
 
-    fn rule(&mut self, fields: &Fields<'_>, steps: &[Box<str>], found: &mut Found) -> Option<Rule> {
-        for name in ["detailed_metric", "value_to_metric"] {
-            self.is_so(name, fields.get(name));
-        }
+    fn rule(&mut self, fields: &Fields<'_>, way: &Way, found: &mut Found) -> Option<Rule> {
+        let is_detailed = self.is_so("detailed_metric", fields.get("detailed_metric"));
+        let has_values = is_detailed || way.valued.contains(&true);
+        let valued = way.valued.iter().map(|is_valued| is_detailed || *is_valued);
+        let valued = valued.filter(|_| has_values).collect();
         let shadow = self.is_so("shadow_mode", fields.get("shadow_mode"));
         let quota = self.is_so("quota_mode", fields.get("quota_mode"));
         let limits = fields.get("limit").map(|node| (node, self.text_of("limit", node)));
@@ -136,7 +159,7 @@ impl Reader<'_> {
         found.rules += 1;
         Some(Rule {
             number,
-            steps: steps.into(),
+            steps: way.steps.as_slice().into(),
             counting,
             requests_per_unit: reported.0,
             unit: reported.1,
@@ -145,6 +168,7 @@ impl Reader<'_> {
             replaces: rate.replaces,
             shadow,
             quota,
+            valued,
             metadata,
         })
     }

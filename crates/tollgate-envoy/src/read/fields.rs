@@ -1,8 +1,8 @@
 //! The fields of a table: which there may be, and which there are.
 
-use tollgate_policy::tree::{Key, Node, Span, Value, advice};
+use tollgate_policy::tree::{Key, NOTHING, Node, Span, Value, advice};
 
-use super::scalar::{NULL, Reader};
+use super::scalar::Reader;
 
 /// The keys of each place. A key of another place has no effect for the reference, and is a
 /// warning here.
@@ -77,7 +77,7 @@ impl<'n> Fields<'n> {
     /// A field with a value; a null counts as absent.
     pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
         let found = self.0.iter().find(|(known, _)| known.text == key).map(|(_, node)| *node);
-        found.filter(|node| !matches!(node.value, Value::Other(NULL)))
+        found.filter(|node| !matches!(node.value, Value::Other(NOTHING)))
     }
 
     /// The place of a field, also of one without a value.

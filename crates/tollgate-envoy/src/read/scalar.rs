@@ -1,13 +1,7 @@
 //! Texts, numbers and yes or no, as YAML 1.1 and the reference read them.
 
-use tollgate_policy::tree::{Node, Span, Value};
+use tollgate_policy::tree::{FRACTION, NOTHING, Node, Span, Value};
 use tollgate_policy::{Problem, tree};
-
-/// The tree's name for a null.
-pub(super) const NULL: &str = "nothing";
-
-/// The tree's name for a number with a point.
-const FRACTION: &str = "a fraction";
 
 /// Reads one file.
 pub(super) struct Reader<'t> {
@@ -49,7 +43,7 @@ impl<'t> Reader<'t> {
             Value::Whole(number) if i64::try_from(*number).is_err() => self.in_quotes(key, node),
             Value::Whole(number) if written.is_empty() => number.to_string(),
             Value::Bool(is_so) if written.is_empty() => is_so.to_string(),
-            Value::Other(NULL) => String::new(),
+            Value::Other(NOTHING) => String::new(),
             Value::List(_) | Value::Table(_) => self.wrong(key, node, "a text"),
             Value::Other(FRACTION) => self.in_quotes(key, node),
             _ => written.to_owned(),
@@ -108,7 +102,7 @@ impl<'t> Reader<'t> {
             Value::Table(pairs) => Json::Object(
                 pairs.iter().map(|(key, value)| (key.text.clone(), self.json(value))).collect(),
             ),
-            Value::Other(NULL) => Json::Null,
+            Value::Other(NOTHING) => Json::Null,
             _ => match self.written(node.at).parse::<f64>() {
                 Ok(number) if number.is_finite() => Json::from(number),
                 _ => {

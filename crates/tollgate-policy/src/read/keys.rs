@@ -82,12 +82,7 @@ impl<'s> Reader<'s> {
         for (key, value) in pairs {
             if !known.contains(&key.text.as_str()) {
                 let right = format!("the keys here are {}", list(known));
-                let remedy = match key.text.as_str() {
-                    "<<" => "keys are not merged: write them where they count, or an alias in \
-                             place of a whole value"
-                        .to_owned(),
-                    text => advice(text, known.iter().copied(), &right),
-                };
+                let remedy = advice(&key.text, known.iter().copied(), &right);
                 self.error(key.at, format!("unknown key `{}`", shown(&key.text)), remedy);
             } else if found.contains_key(key.text.as_str()) {
                 let at = key.at;

@@ -11,7 +11,7 @@ mod yaml;
 mod yaml;
 
 pub(crate) use node::place_in;
-pub use node::{Key, Node, Value};
+pub use node::{FRACTION, Key, NOTHING, Node, Value};
 
 /// The largest file, in bytes: 4 MiB.
 pub const MAX_FILE_BYTES: usize = 4 << 20;

@@ -42,7 +42,21 @@ pub struct Key {
     pub at: Span,
 }
 
+impl Key {
+    /// A key at a position.
+    #[must_use]
+    pub fn new(text: impl Into<String>, at: Span) -> Self {
+        Self { text: text.into(), at }
+    }
+}
+
 impl Node {
+    /// A value at a position.
+    #[must_use]
+    pub fn new(at: Span, value: Value) -> Self {
+        Self { at, value }
+    }
+
     /// The type as a phrase, for messages.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -64,7 +78,10 @@ impl Node {
 }
 
 /// The phrase for no value.
-pub(super) const NOTHING: &str = "nothing";
+pub const NOTHING: &str = "nothing";
+
+/// The kind of a number with a point.
+pub const FRACTION: &str = "a fraction";
 
 /// The position of an error about the text of `node`: the exact word if the file has the text
 /// unchanged, the whole value if it is written with escapes.

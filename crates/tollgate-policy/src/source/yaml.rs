@@ -1,4 +1,4 @@
-//! YAML as a tree: aliases are followed within bounds, merge keys and foreign tags are rejected.
+//! YAML as a tree: aliases are followed and keys merged within bounds, foreign tags are rejected.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
-use super::node::{Key, NOTHING, Node, Value};
+use super::node::{FRACTION, Key, NOTHING, Node, Value};
 use crate::problem::{Problem, Span};
 
 /// The most parser events that aliases may repeat: a file of one page can expand to billions.
@@ -20,9 +20,10 @@ const MAX_NODES: usize = 1_000_000;
 const MAX_DEPTH: usize = 24;
 
 pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
+    let text = first_document(text);
     // An empty document is a null, which is reported elsewhere.
     match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options()) {
-        Ok(raw) => Some(node(raw, text)),
+        Ok(raw) => Some(Tree { text, problems }.node(raw)),
         Err(error) => {
             let error = error.without_snippet();
             let at = error.location().map_or(Span::new(0, 0), |location| span(&location, text));
@@ -31,6 +32,22 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
             None
         }
     }
+}
+
+/// The text without a last `---` or `...` that only blank lines and comments follow: generators
+/// write one at the end.
+fn first_document(text: &str) -> &str {
+    let mut end = text.len();
+    for line in text.split_inclusive('\n').rev() {
+        let start = end - line.len();
+        match line.trim_end() {
+            // At the start of a file it begins the only document.
+            "---" | "..." if start > 0 => return text.get(..start).unwrap_or(text),
+            blank if blank.is_empty() || blank.trim_start().starts_with('#') => end = start,
+            _ => return text,
+        }
+    }
+    text
 }
 
 /// The parser's message without its position, and advice if there is any.
@@ -78,6 +95,7 @@ fn options() -> serde_saphyr::Options {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
         // Reported by our own check, with both positions.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        // Ours knows the positions of both keys.
         merge_keys: MergeKeyPolicy::AsOrdinary,
         // `yes` and `no` are texts, as in YAML 1.2.
         strict_booleans: true,
@@ -123,33 +141,96 @@ enum Raw {
     Table(Vec<(Spanned<Self>, Spanned<Self>)>),
 }
 
-fn node(raw: Spanned<Raw>, text: &str) -> Node {
-    let at = span(&raw.referenced, text);
-    let value = match raw.value {
-        Raw::Text(string) => Value::Text(string),
-        Raw::Whole(number) => Value::Whole(number),
-        Raw::Bool(yes) => Value::Bool(yes),
-        Raw::Other(kind) => Value::Other(number_kind(kind, text.get(at.start..at.end))),
-        Raw::List(list) => Value::List(list.into_iter().map(|each| node(each, text)).collect()),
-        Raw::Table(pairs) => {
-            let pairs = pairs.into_iter().map(|(key, value)| {
-                let at = span(&key.referenced, text);
-                let key = match key.value {
-                    Raw::Text(string) => string,
-                    Raw::Whole(number) => number.to_string(),
-                    Raw::Bool(yes) => yes.to_string(),
-                    // No key of ours contains brackets, so the key is unknown under this name.
-                    Raw::Other(kind) => format!("({kind})"),
-                    Raw::List(_) => "(a list)".to_owned(),
-                    Raw::Table(_) => "(a table)".to_owned(),
-                };
-                (Key { text: key, at }, node(value, text))
-            });
-            Value::Table(pairs.collect())
-        }
-    };
-    Node { at, value }
+/// Makes the tree of a text.
+struct Tree<'t> {
+    text: &'t str,
+    problems: &'t mut Vec<Problem>,
 }
+
+impl Tree<'_> {
+    fn node(&mut self, raw: Spanned<Raw>) -> Node {
+        let at = span(&raw.referenced, self.text);
+        let value = match raw.value {
+            Raw::Text(string) => Value::Text(string),
+            Raw::Whole(number) => Value::Whole(number),
+            Raw::Bool(yes) => Value::Bool(yes),
+            Raw::Other(kind) => Value::Other(number_kind(kind, self.text.get(at.start..at.end))),
+            Raw::List(list) => Value::List(list.into_iter().map(|each| self.node(each)).collect()),
+            Raw::Table(pairs) => {
+                let pairs: Vec<_> = pairs
+                    .into_iter()
+                    .map(|(key, value)| (self.key(key), self.node(value)))
+                    .collect();
+                let has_merged = pairs.iter().any(|(key, _)| key.text == MERGE);
+                Value::Table(if has_merged { self.merged(pairs) } else { pairs })
+            }
+        };
+        Node { at, value }
+    }
+
+    fn key(&self, key: Spanned<Raw>) -> Key {
+        let at = span(&key.referenced, self.text);
+        let text = match key.value {
+            Raw::Text(string) => string,
+            Raw::Whole(number) => number.to_string(),
+            Raw::Bool(yes) => yes.to_string(),
+            // No key of ours contains brackets, so the key is unknown under this name.
+            Raw::Other(kind) => format!("({kind})"),
+            Raw::List(_) => "(a list)".to_owned(),
+            Raw::Table(_) => "(a table)".to_owned(),
+        };
+        Key { text, at }
+    }
+
+    /// The keys of a table with those of the tables that `<<` names. Its own keys go before them,
+    /// and an earlier table of a list before the later ones (<https://yaml.org/type/merge.html>).
+    fn merged(&mut self, pairs: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
+        let own: Vec<_> = pairs.iter().map(|(key, _)| key.text.clone()).collect();
+        let mut merged: Vec<(Key, Node)> = Vec::with_capacity(pairs.len());
+        for (place, (key, value)) in pairs.into_iter().enumerate() {
+            if key.text != MERGE {
+                merged.push((key, value));
+                continue;
+            }
+            let (before, after) = own.split_at(place);
+            for (name, value) in self.named_by(&key, value) {
+                if before.contains(&name.text) {
+                    let what = format!("`{MERGE}` has `{}` too, and comes after it", name.text);
+                    let remedy = format!("put `{MERGE}` first: else some readers take its value");
+                    self.problems.push(Problem::error(Some(key.at), what, remedy));
+                } else if !after.contains(&name.text)
+                    && !merged.iter().any(|(other, _)| other.text == name.text)
+                {
+                    merged.push((name, value));
+                }
+            }
+        }
+        merged
+    }
+
+    /// The pairs of the table, or of the list of tables, that a `<<` names.
+    fn named_by(&mut self, key: &Key, value: Node) -> Vec<(Key, Node)> {
+        let tables = match value.value {
+            Value::List(tables) => tables,
+            _ => vec![value],
+        };
+        let mut pairs = Vec::new();
+        for table in tables {
+            match table.value {
+                Value::Table(more) => pairs.extend(more),
+                _ => {
+                    let what = format!("`{MERGE}` names {}", table.kind());
+                    let remedy = "name a table, or a list of tables, e.g. `<<: *defaults`";
+                    self.problems.push(Problem::error(Some(key.at), what, remedy));
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// The key whose value is tables of further keys.
+const MERGE: &str = "<<";
 
 /// The parser reads integers that are too large, or begin with 0, as fractions.
 fn number_kind(kind: &'static str, written: Option<&str>) -> &'static str {
@@ -162,8 +243,6 @@ fn number_kind(kind: &'static str, written: Option<&str>) -> &'static str {
         "a number too large to be read"
     }
 }
-
-const FRACTION: &str = "a fraction";
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -140,7 +140,9 @@ fn yaml_remedies_speak_of_yaml() {
         ("a: &a [*a]", "write the value itself"),
         ("a: b\n\tc: d", "indent with blanks"),
         ("a: {b", "write it as YAML 1.2"),
-        ("version: 1\n<<: {a: b}", "keys are not merged"),
+        ("version: 1\n<<: {version: 1}", "put `<<` first"),
+        ("<<: 5\nversion: 1", "a list of tables, e.g. `<<: *defaults`"),
+        ("<<: [{version: 1}, x]", "a list of tables"),
     ] {
         let problems = Policies::parse(text, Format::Yaml).unwrap_err();
         let mut all = problems.iter().map(tollgate_policy::Problem::remedy);
