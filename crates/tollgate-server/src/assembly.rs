@@ -103,7 +103,8 @@ impl Assembly {
         let workers =
             Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", options.worker_token.clone())?;
         let limits = Arc::new(InlineLimits::default());
-        let rls = Rls::new(&options.envoy, &options.auth, options.config.as_ref(), metrics)?;
+        let (envoy, policies) = (&options.envoy, options.config.as_ref());
+        let rls = Rls::new(envoy, options.headers, &options.auth, policies, metrics)?;
         let service = Service::new(
             gate.clone(),
             receipts,
@@ -277,7 +278,9 @@ fn auth(gate: &Gate<AnyStore>, options: &Options, keys: Hashing) -> Result<Auth,
         }
         _ => tracing::warn!(target: "tollgate", "{mistake}"),
     };
-    Ok(Auth::new(gate.clone(), options.auth.clone(), options.paths, keys, told)?)
+    let reading = (options.paths, keys);
+    let headers = options.headers.unwrap_or_default();
+    Ok(Auth::new(gate.clone(), options.auth.clone(), reading, headers, told)?)
 }
 
 /// Gives back what leases did not spend, now and then.

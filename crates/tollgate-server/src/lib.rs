@@ -78,7 +78,7 @@ mod wire;
 pub use auth_options::{AuthOptions, Forwarded};
 pub use check_log::CheckLog;
 pub use denials::{Denials, Subjects};
-pub use envoy::EnvoyOptions;
+pub use envoy::{EnvoyOptions, EnvoyRules, XdsOptions, XdsTls};
 pub use fullness::Fullness;
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;

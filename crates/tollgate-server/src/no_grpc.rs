@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
+use tollgate_tower::answer::Profile;
 
 use crate::auth_options::AuthOptions;
-use crate::envoy::EnvoyOptions;
+use crate::envoy::{EnvoyOptions, EnvoyRules};
 use crate::listen::{Bounds, Budget, Connection, Protocol, Transport};
 use crate::metrics::Metrics;
 use crate::service::Service;
@@ -18,8 +19,8 @@ use crate::start_error::StartError;
 use crate::tls::HTTP2;
 
 fn absent() -> StartError {
-    let why = "this program was built without gRPC: leave out --grpc and --envoy-config, or have \
-               it built with the feature `grpc` of the crate `tollgate-server`";
+    let why = "this program was built without gRPC: leave out --grpc, --envoy-config and \
+               --envoy-xds, or have it built with the feature `grpc` of the crate `tollgate-server`";
     StartError::Options(why.to_owned())
 }
 
@@ -30,11 +31,12 @@ pub(crate) struct Rls;
 impl Rls {
     pub(crate) fn new(
         options: &EnvoyOptions,
+        _: Option<Profile>,
         _: &AuthOptions,
         _: Option<&PathBuf>,
         _: &Metrics,
     ) -> Result<Self, StartError> {
-        if options.rules.is_some() { Err(absent()) } else { Ok(Self) }
+        if options.rules == EnvoyRules::None { Ok(Self) } else { Err(absent()) }
     }
 
     pub(crate) fn domain(&self) -> Option<String> {
@@ -44,6 +46,10 @@ impl Rls {
     pub(crate) async fn follow(self: Arc<Self>) {}
 
     pub(crate) async fn reread(self: Arc<Self>) {}
+
+    pub(crate) fn awaited(&self) -> Option<&str> {
+        None
+    }
 
     pub(crate) async fn json(
         &self,
@@ -80,6 +86,10 @@ impl Grpc {
     }
 
     pub(crate) async fn closes(&self) {
+        match self.0 {}
+    }
+
+    pub(crate) async fn opens(self) {
         match self.0 {}
     }
 }

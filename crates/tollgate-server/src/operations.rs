@@ -51,6 +51,7 @@ pub enum Operation {
     Index,
     Healthz,
     Readyz,
+    Healthcheck,
     Metrics,
     Inspect,
     Reset,
@@ -274,7 +275,7 @@ const fn look(operation: Operation, path: &'static str, query: &'static [&'stati
 }
 
 /// All operations, in the order of their counters.
-pub(crate) static TABLE: [Row; 42] = [
+pub(crate) static TABLE: [Row; 43] = [
     Row { query: DENIED, ..post(Operation::Check, "/v1/check", ASKED) },
     Row { query: DENIED, ..post(Operation::Peek, "/v1/peek", ASKED) },
     post(Operation::Charge, "/v1/charge", &[COUNT, &[FIELDS, COST]]),
@@ -327,6 +328,7 @@ pub(crate) static TABLE: [Row; 42] = [
     Row { callers: Callers::Both, ..read(Operation::Index, "/", &[]) },
     Row { callers: Callers::Both, ..read(Operation::Healthz, "/healthz", &[]) },
     Row { callers: Callers::Both, ..read(Operation::Readyz, "/readyz", &["store"]) },
+    Row { callers: Callers::Both, ..read(Operation::Healthcheck, "/healthcheck", &[]) },
     Row { callers: Callers::Both, ..read(Operation::Metrics, "/metrics", &[]) },
     act(Operation::Inspect, "/v1/admin/inspect", &[COUNT]),
     act(Operation::Reset, "/v1/admin/reset", &[COUNT]),
@@ -401,7 +403,7 @@ impl Operation {
 
     /// Whether a request only monitors the service.
     pub(crate) fn monitors(self) -> bool {
-        matches!(self, Self::Healthz | Self::Readyz | Self::Metrics)
+        matches!(self, Self::Healthz | Self::Readyz | Self::Healthcheck | Self::Metrics)
     }
 
     /// The last word of its path, for logs.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tollgate_tower::answer::Profile;
 use tollgate_tower::identity::PathReading;
 
 use crate::auth_options::AuthOptions;
@@ -49,6 +50,10 @@ pub struct Options {
     pub origins: Vec<String>,
     /// The policy file, for reloads; `None` when a program built the policies.
     pub config: Option<PathBuf>,
+    /// The headers that tell clients of their limits, at `/v1/auth` and through Envoy. `None`, the
+    /// default, is those of the draft, and none for the rules of envoyproxy/ratelimit in its own
+    /// meaning.
+    pub headers: Option<Profile>,
     /// How `/v1/auth` reads the requests of proxies.
     pub auth: AuthOptions,
     /// Which inline limits callers may send.
@@ -99,8 +104,8 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Secrets are shown only as set or unset.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, grpc, envoy, admin, config, auth, paths, tls, bounds, linger, .. } =
-            self;
+        let Self { listen, grpc, envoy, admin, config, headers, auth, .. } = self;
+        let Self { paths, tls, bounds, linger, .. } = self;
         let mut shown = f.debug_struct("Options");
         #[cfg(feature = "resp")]
         shown.field("resp", &self.resp).field("resp_users", &self.resp_users);
@@ -113,6 +118,7 @@ impl fmt::Debug for Options {
             .field("admin_hosts", &self.admin_hosts)
             .field("origins", &self.origins)
             .field("config", config)
+            .field("headers", headers)
             .field("auth", auth)
             .field("caller_limits", &self.caller_limits)
             .field("caller_waiting", &self.caller_waiting)
@@ -149,6 +155,7 @@ impl Options {
             admin_hosts: Vec::new(),
             origins: Vec::new(),
             config: None,
+            headers: None,
             auth: AuthOptions::default(),
             caller_limits: CallerLimits::default(),
             caller_waiting: false,

@@ -92,7 +92,10 @@ impl Server {
             let _ = service.gate.admin().read_rulings().await;
             service.share_key().await;
         }
-        let tasks = assembly.tasks(&options);
+        let mut tasks = assembly.tasks(&options);
+        if let Some(grpc) = grpc.clone() {
+            tasks.spawn(grpc.opens());
+        }
         let mut listeners = JoinSet::new();
         for (accept, bound) in sockets {
             bound.into_iter().for_each(|bound| drop(listeners.spawn(accept(bound))));

@@ -118,7 +118,7 @@ impl Tls {
 type Changed = [Option<SystemTime>; 3];
 
 /// The certificates in a file; at least one.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let error = |why: String| TlsError::new(path, "is not a certificate in PEM", why);
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let found = found.map_err(|why| error(why.to_string()))?;

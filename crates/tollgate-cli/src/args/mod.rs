@@ -41,7 +41,8 @@ pub(crate) use queue::{
 pub(crate) use replay::{FieldArgs, LogArgs, Replay};
 pub(crate) use scripts::{Reply, ScriptFormat, Scripts};
 pub(crate) use serve::{
-    CallerLimitsArg, Family, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes, Unknown,
+    CallerLimitsArg, Family, HeadersArg, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes,
+    Unknown,
 };
 
 /// Exact rate limiting, from a shell.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tollgate_server::CallerLimits;
+use tollgate_server::{CallerLimits, XdsOptions};
 
 use super::QueueForm;
 
@@ -74,20 +74,30 @@ pub(crate) struct Serve {
 
     /// The rules for it: the YAML of envoyproxy/ratelimit, one file or a folder; read again when
     /// they change, and on SIGHUP
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", group = "envoy_rules")]
     pub(crate) envoy_config: Option<PathBuf>,
+
+    /// The control plane that sends the rules by xDS, such as Envoy Gateway's: `HOST:PORT`, or
+    /// `https://HOST:PORT?ca=FILE&cert=FILE&key=FILE` for TLS; `node=ID` is the name under which it
+    /// knows this service [default: default]
+    #[arg(long, value_name = "URL", group = "envoy_rules", conflicts_with = "envoy_config")]
+    pub(crate) envoy_xds: Option<XdsOptions>,
+
+    /// Make one domain of files, or resources, that have the same: without it they are an error
+    #[arg(long, requires = "envoy_rules")]
+    pub(crate) envoy_merge_domains: bool,
+
+    /// Answer with dynamic metadata: the request, and the `metadata` of the rules that admitted it
+    #[arg(long, requires = "envoy_rules")]
+    pub(crate) envoy_metadata: bool,
 
     /// The answer for a domain that has no rules. With `--config`, the policies answer
     #[arg(long, value_enum, value_name = "ANSWER", default_value_t = Unknown::Allow)]
     pub(crate) envoy_unknown_domain: Unknown,
 
     /// Add the metrics of envoyproxy/ratelimit to `/metrics`, under its names
-    #[arg(long, requires = "envoy_config")]
+    #[arg(long, requires = "envoy_rules")]
     pub(crate) envoy_metrics: bool,
-
-    /// Whether answers to Envoy have headers for its client, and denials a body
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = OnOff::On)]
-    pub(crate) grpc_headers: OnOff,
 
     /// The age from which a connection over gRPC is closed, once its calls are answered
     #[arg(long, value_name = "DURATION", default_value = "24h")]
@@ -108,6 +118,11 @@ pub(crate) struct Serve {
     /// network
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<String>,
+
+    /// The headers that tell clients of their limits, at `/v1/auth` and through Envoy [default:
+    /// draft; off for the rules of envoyproxy/ratelimit in its own meaning]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub(crate) headers: Option<HeadersArg>,
 
     /// The proxies whose forwarded headers `/v1/auth` trusts, such as `10.0.0.0/8`; repeat it. It
     /// always trusts those of this machine
@@ -254,6 +269,19 @@ pub(crate) enum CallerLimitsArg {
     Single,
     /// Several limits and several subjects
     Several,
+}
+
+/// Headers that tell clients of their limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum HeadersArg {
+    /// `RateLimit-Policy` and `RateLimit`, of the IETF draft
+    Draft,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the seconds until then
+    Legacy,
+    /// All five
+    Both,
+    /// None, and no body for Envoy's clients
+    Off,
 }
 
 /// The answer for a domain of Envoy that nobody knows.

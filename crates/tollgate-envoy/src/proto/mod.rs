@@ -93,6 +93,25 @@ pub const KUADRANT_SERVICE: &str = "kuadrant.service.ratelimit.v1.RateLimitServi
 /// The type of the rules that a control plane sends: resources are [`rules::RateLimitConfig`].
 pub const RULES_TYPE: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
 
+/// The rules of a response.
+///
+/// # Errors
+/// It has something else.
+pub fn resources(
+    response: &discovery::DiscoveryResponse,
+) -> Result<Vec<rules::RateLimitConfig>, String> {
+    use prost::Message as _;
+    let decoded = response.resources.iter().enumerate().map(|(place, resource)| {
+        if resource.type_url != RULES_TYPE {
+            let found = &resource.type_url;
+            return Err(format!("resources[{place}] is a `{found}`, and not a `{RULES_TYPE}`"));
+        }
+        rules::RateLimitConfig::decode(&*resource.value)
+            .map_err(|error| format!("resources[{place}] cannot be read: {error}"))
+    });
+    decoded.collect()
+}
+
 /// The full name of Envoy's service.
 pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 

@@ -11,6 +11,7 @@ use http_body_util::Full;
 use tollgate::ParseError;
 use tollgate_policy::{Field, Gate};
 use tollgate_stores::AnyStore;
+use tollgate_tower::answer::Profile;
 use tollgate_tower::identity::{ApiKey, ClientAddress, Hashing, Identity, PathReading};
 use tollgate_tower::{Misconfiguration, Tollgate, TollgateLayer, UnixPeer};
 use tower_layer::Layer as _;
@@ -61,14 +62,15 @@ impl Auth {
     pub(crate) fn new(
         gate: Gate<AnyStore>,
         options: AuthOptions,
-        paths: PathReading,
-        hashing: Hashing,
+        (paths, hashing): (PathReading, Hashing),
+        headers: Profile,
         on_misconfiguration: impl Fn(&Misconfiguration) + Send + Sync + 'static,
     ) -> Result<Self, ParseError> {
         let client = ClientAddress::behind(options.trust.clone(), options.client_header.clone());
         let mut builder = TollgateLayer::builder(gate)
             .client(client)
             .paths(paths)
+            .profile(headers)
             .peer(|extensions| extensions.get::<SocketAddr>().map(SocketAddr::ip))
             .for_proxies()
             .on_misconfiguration(on_misconfiguration);

@@ -170,6 +170,7 @@ impl Api {
             Operation::Openapi => Ok(text("application/yaml", OPENAPI)),
             Operation::Index => Ok(text("text/plain; charset=utf-8", INDEX)),
             Operation::Healthz => Ok(text("text/plain; charset=utf-8", "ok\n")),
+            Operation::Healthcheck => self.healthcheck(),
             Operation::Readyz => self.ready(Query::new(request.uri())).await,
             Operation::Metrics => Ok(self.page.respond(request.headers())),
             // Those of administrators are not for clients, and those of queues were asked above.
@@ -182,9 +183,7 @@ impl Api {
     /// affects every instance, so it counts only with `store=1`.
     async fn ready(&self, query: Query<'_>) -> Result<Reply, Problem> {
         let with_store = query.only(Operation::Readyz)?.with_store()?;
-        if !self.open.load(Ordering::Relaxed) {
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is ending"));
-        }
+        self.may_come(StatusCode::SERVICE_UNAVAILABLE)?;
         if with_store {
             self.service.probe_store().await?;
         }
@@ -193,6 +192,25 @@ impl Api {
             false => AWAITS_STORE,
         };
         Ok(text("text/plain; charset=utf-8", ready))
+    }
+
+    /// The same as envoyproxy/ratelimit answers it.
+    fn healthcheck(&self) -> Result<Reply, Problem> {
+        self.may_come(StatusCode::INTERNAL_SERVER_ERROR)?;
+        Ok(text("text/plain; charset=utf-8", "OK"))
+    }
+
+    /// # Errors
+    /// The service is ending, or has no rules yet.
+    fn may_come(&self, status: StatusCode) -> Result<(), Problem> {
+        let no = |why: &str| Err(Problem::new(status, why));
+        if !self.open.load(Ordering::Relaxed) {
+            return no("the service is ending");
+        }
+        match self.rls.awaited() {
+            None => Ok(()),
+            Some(address) => no(&format!("the control plane {address} has not sent rules yet")),
+        }
     }
 }
 

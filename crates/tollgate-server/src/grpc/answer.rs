@@ -1,19 +1,14 @@
-//! The answer to a request: the status of each descriptor, their status together, and the headers
-//! and the body for the client of Envoy.
+//! The answer to a request: the status of each descriptor, and their status together.
 
 use core::time::Duration;
 use std::time::SystemTime;
 
-use http::HeaderMap;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use prost_types::Duration as Seconds;
 use tollgate::{Decision, Report};
-use tollgate_envoy::proto::core::HeaderValue;
 use tollgate_envoy::proto::service::RateLimitResponse;
 use tollgate_envoy::proto::service::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use tollgate_envoy::{OnFailure, Rule, Unit};
 use tollgate_policy::Answer;
-use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Wire};
 use tonic::Status;
 
 use super::decide::Asked;
@@ -27,6 +22,8 @@ pub(super) struct Judged {
     pub(super) status: DescriptorStatus,
     /// Whether it counts among those that deny only together.
     pub(super) is_quota: bool,
+    /// Whether it never denies, so that no client is told of it.
+    pub(super) is_shadow: bool,
     /// Whether no waiting helps: it is banned, or its hits are above the capacity.
     pub(super) is_never: bool,
     /// How far its hits reached, if the limit of its rule decided.
@@ -38,6 +35,11 @@ pub(super) struct Judged {
 impl Judged {
     pub(super) fn is_over(&self) -> bool {
         self.status.code == i32::from(Code::OverLimit)
+    }
+
+    /// Whether the headers of an admitted request list its limit.
+    pub(super) fn is_told(&self) -> bool {
+        self.asked.is_some() && !self.is_shadow && !self.is_quota
     }
 }
 
@@ -82,6 +84,7 @@ fn unasked(planned: &Planned<'_>) -> Judged {
             duration_until_reset: reset.map(|unit| seconds(window_rest(unit, now().as_secs()))),
         },
         is_quota: planned.rule.is_some_and(Rule::is_quota),
+        is_shadow: planned.rule.is_some_and(Rule::is_shadow),
         is_never: is_banned,
         reached: is_banned.then_some(Reached::Over),
         asked: None,
@@ -172,13 +175,21 @@ pub(super) fn is_over(judged: &[Judged]) -> bool {
 /// The descriptor that the headers are about: the last that denies, or the one with the least
 /// remaining. A limit that denies for good goes first. Else the client would wait for another
 /// limit, and then be denied again.
+///
+/// A limit that cannot deny is not one of the client's: rules in shadow mode are never told, and
+/// those in quota mode only where they deny together.
 pub(super) fn told_about(judged: &[Judged]) -> Option<usize> {
     let denies = |one: &Judged| one.is_over() && !one.is_quota;
     let for_good = judged.iter().rposition(|one| denies(one) && one.is_never);
-    for_good.or_else(|| judged.iter().rposition(denies)).or_else(|| {
-        let limited = judged.iter().enumerate().filter(|(_, one)| one.asked.is_some());
-        limited.min_by_key(|(_, one)| one.status.limit_remaining).map(|(place, _)| place)
-    })
+    let denying = for_good.or_else(|| judged.iter().rposition(denies));
+    if denying.is_some() {
+        return denying;
+    }
+    if is_over(judged) {
+        return judged.iter().rposition(Judged::is_over);
+    }
+    let told = judged.iter().enumerate().filter(|(_, one)| one.is_told());
+    told.min_by_key(|(_, one)| one.status.limit_remaining).map(|(place, _)| place)
 }
 
 /// The answer without headers, a body and metadata.
@@ -191,37 +202,6 @@ pub(super) fn response(judged: Vec<Judged>) -> RateLimitResponse {
     }
 }
 
-/// Adds the headers of a decision, and the body of a denial. A content type without its body would
-/// be that of the response behind Envoy, so admitted requests have none.
-pub(super) fn tell(
-    response: &mut RateLimitResponse,
-    templates: &[&HeaderTemplate],
-    answer: &Answer<'_>,
-) {
-    let Some(decision) = answer.decision() else { return };
-    let answers = Answers::new(Profile::Draft);
-    let mut headers = HeaderMap::new();
-    let is_denial = response.overall_code == i32::from(Code::OverLimit);
-    // Envoy answers 429, and so the body is that of a 429 or none.
-    let waits = decision.retry_after().is_some_and(|wait| !wait.is_zero());
-    match answers.refused(Wire::Http, templates, decision).filter(|_| is_denial && waits) {
-        Some(refusal) => {
-            let (head, body) = refusal.into_parts();
-            headers = head.headers;
-            headers.remove(CACHE_CONTROL);
-            response.raw_body = body.into();
-        }
-        None => answers.mark(&mut headers, templates, decision),
-    }
-    debug_assert!(is_denial || !headers.contains_key(CONTENT_TYPE), "{headers:?}");
-    let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| HeaderValue {
-        key: name.as_str().to_owned(),
-        value: value.to_str().unwrap_or_default().to_owned(),
-        raw_value: Vec::new(),
-    };
-    response.response_headers_to_add = headers.iter().map(header).collect();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +212,14 @@ mod tests {
             limit_remaining: remaining,
             ..DescriptorStatus::default()
         };
-        Judged { status, is_quota, is_never: false, reached: None, asked: Some(0) }
+        Judged {
+            status,
+            is_quota,
+            is_shadow: false,
+            is_never: false,
+            reached: None,
+            asked: Some(0),
+        }
     }
 
     #[test]
@@ -264,7 +251,12 @@ mod tests {
             told(&[one(true, false, 0), one(false, false, 0), one(true, false, 0)]),
             Some(2)
         );
-        assert_eq!(told(&[one(false, false, 3), one(true, true, 0)]), Some(1));
+        // A quota that is spent while another one is not, and a rule in shadow mode, deny nobody.
+        assert_eq!(told(&[one(false, false, 3), one(true, true, 0), one(false, true, 1)]), Some(0));
+        assert_eq!(told(&[one(false, false, 3), one(true, true, 0)]), Some(1), "they all deny");
+        let shadow = Judged { is_shadow: true, ..one(false, false, 0) };
+        assert_eq!(told(&[one(false, false, 3), shadow.clone()]), Some(0));
+        assert_eq!(told(&[shadow]), None);
         let never = Judged { is_never: true, ..one(true, false, 0) };
         assert_eq!(told(&[never.clone(), one(true, false, 0)]), Some(0));
         let unused = Judged { is_never: true, ..one(false, false, 9) };

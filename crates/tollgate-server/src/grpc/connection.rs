@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tollgate_envoy::proto::kuadrant::rate_limit_service_server as kuadrant_server;
 use tollgate_envoy::proto::service::rate_limit_service_server::RateLimitServiceServer;
@@ -97,6 +98,8 @@ struct Shared {
     reflection: Boxed,
     reflection_v1alpha: Boxed,
     reporter: HealthReporter,
+    /// Whether the service ends, held while health is told.
+    is_closed: Mutex<bool>,
     /// The budget of memory for calls and their messages.
     budget: Arc<Budget>,
     /// The calls that connections are promised.
@@ -147,6 +150,7 @@ impl Grpc {
             reflection: Arc::new(move |request| reflection.clone().call(request)),
             reflection_v1alpha: Arc::new(move |request| v1alpha.clone().call(request)),
             reporter,
+            is_closed: Mutex::new(false),
             budget: budget.part(bounds.buffers / BUFFERS_PART),
             promised: Budget::new(PROMISED_CALLS),
             unread: Budget::new(MAX_WAITING_BYTES),
@@ -154,7 +158,11 @@ impl Grpc {
             max_age,
             grace,
         }));
-        this.report(ServingStatus::Serving).await;
+        this.report(match this.0.rls.awaited() {
+            None => ServingStatus::Serving,
+            Some(_) => ServingStatus::NotServing,
+        })
+        .await;
         Ok(this)
     }
 
@@ -164,8 +172,22 @@ impl Grpc {
         }
     }
 
+    /// Tells health that the service answers, once it has rules.
+    pub(crate) async fn opens(self) {
+        let mut known = self.0.rls.rules().are_known();
+        if known.wait_for(|are_known| *are_known).await.is_err() {
+            return;
+        }
+        let is_closed = self.0.is_closed.lock().await;
+        if !*is_closed {
+            self.report(ServingStatus::Serving).await;
+        }
+    }
+
     /// Tells health that the service ends.
     pub(crate) async fn closes(&self) {
+        let mut is_closed = self.0.is_closed.lock().await;
+        *is_closed = true;
         self.report(ServingStatus::NotServing).await;
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Planned<'c> {
     pub(super) reported: Option<RateLimit>,
     /// The window whose end is reported.
     pub(super) window: Option<Unit>,
+    /// The labels of its series, where its rule counts by values.
+    pub(super) series: Option<Vec<String>>,
 }
 
 /// How a descriptor is counted.
@@ -72,7 +74,7 @@ pub(super) fn plan<'c>(
         all.push(if descriptor.limit.is_some() {
             brought(&request.domain, descriptor, *hits, place, service)?
         } else {
-            by_rule(&request.domain, descriptor, *hits, domain)?
+            by_rule(&request.domain, descriptor, *hits, (live, domain))?
         });
     }
     if live.has_replaces() {
@@ -90,14 +92,14 @@ pub(super) fn plan<'c>(
 }
 
 fn free(hits: Hits) -> Planned<'static> {
-    Planned { rule: None, how: How::Free, hits, reported: None, window: None }
+    Planned { rule: None, how: How::Free, hits, reported: None, window: None, series: None }
 }
 
 fn by_rule<'c>(
     name: &str,
     descriptor: &RateLimitDescriptor,
     hits: Hits,
-    domain: &'c Domain,
+    (live, domain): (&Live, &'c Domain),
 ) -> Result<Planned<'c>, Status> {
     let Some(found) = domain.find(entries(descriptor)) else { return Ok(free(hits)) };
     let rule = found.rule();
@@ -115,7 +117,8 @@ fn by_rule<'c>(
         unit: rule.unit().map_or(0, Unit::number),
         name: rule.name().to_owned(),
     });
-    Ok(Planned { rule: Some(rule), how, hits, reported, window: rule.window() })
+    let series = live.counts(rule).and_then(|_| found.steps(entries(descriptor)));
+    Ok(Planned { rule: Some(rule), how, hits, reported, window: rule.window(), series })
 }
 
 /// The limit that a descriptor brings, in place of its rule.
@@ -148,5 +151,5 @@ fn brought(
     };
     let requests_per_unit = limit.requests_per_unit;
     let reported = Some(RateLimit { requests_per_unit, unit: unit.number(), name: String::new() });
-    Ok(Planned { rule: None, how, hits, reported, window: Some(unit) })
+    Ok(Planned { rule: None, how, hits, reported, window: Some(unit), series: None })
 }

@@ -8,24 +8,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use tollgate::{Decision, RequestId, Store as _};
-use tollgate_envoy::OnFailure;
 use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::RateLimitResponse;
 use tollgate_envoy::proto::service::rate_limit_response::{Code, DescriptorStatus};
+use tollgate_envoy::{Meaning, OnFailure};
 use tollgate_policy::Answer;
-use tollgate_tower::answer::HeaderTemplate;
+use tollgate_tower::answer::Profile;
 use tollgate_tower::identity::Networks;
 use tonic::Status;
 
 use super::answer::{self, Judged};
-use super::decide::{Asked, Decider};
+use super::decide::Decider;
+use super::headers::{self, Limits, Templates};
 use super::json::Messages;
-use super::plan::{How, Planned, plan};
+use super::plan::{Planned, plan};
 use super::question::Hits;
 use super::rules::{Live, Rules};
 use super::{metadata, policies, question, settle};
 use crate::auth_options::AuthOptions;
-use crate::envoy::EnvoyOptions;
+use crate::envoy::{EnvoyOptions, EnvoyRules};
 use crate::metrics::Metrics;
 use crate::service::Service;
 use crate::start_error::StartError;
@@ -33,9 +34,12 @@ use crate::start_error::StartError;
 /// Answers questions about descriptors.
 #[derive(Debug)]
 pub(crate) struct Rls {
-    rules: Rules,
+    rules: Arc<Rules>,
     denies_unknown: bool,
-    headers: bool,
+    /// The headers of answers; without it, those of HTTP, and none in the meaning of the reference.
+    headers: Option<Profile>,
+    metadata: bool,
+    metrics: Metrics,
     /// Whether policies answer for domains without rules.
     has_policies: bool,
     messages: Option<Messages>,
@@ -54,17 +58,20 @@ impl Rls {
     /// Rules that cannot be read.
     pub(crate) fn new(
         options: &EnvoyOptions,
+        headers: Option<Profile>,
         auth: &AuthOptions,
         policies: Option<&PathBuf>,
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
-        if options.metrics && options.rules.is_some() {
+        if options.metrics && options.rules != EnvoyRules::None {
             metrics.count_rules();
         }
         Ok(Self {
-            rules: Rules::load(options.rules.clone(), metrics.clone())?,
+            rules: Arc::new(Rules::load(options, metrics.clone())?),
             denies_unknown: options.denies_unknown,
-            headers: options.headers,
+            headers,
+            metadata: options.metadata,
+            metrics: metrics.clone(),
             has_policies: policies.is_some(),
             messages: Messages::new(),
             ids: auth
@@ -89,14 +96,19 @@ impl Rls {
         self.rules.live().config().domains().min().map(str::to_owned)
     }
 
+    /// The address of the control plane that has not sent any rules yet.
+    pub(crate) fn awaited(&self) -> Option<&str> {
+        self.rules.awaited()
+    }
+
     /// Reads the rules again whenever they change, until it is dropped.
     pub(crate) async fn follow(self: Arc<Self>) {
-        self.rules.follow().await;
+        Arc::clone(&self.rules).follow().await;
     }
 
     /// Reads the rules again.
     pub(crate) async fn reread(self: Arc<Self>) {
-        self.rules.reread().await;
+        Arc::clone(&self.rules).reread().await;
     }
 
     /// Whether the ids are read that this peer gives to its requests. Anybody else could choose an
@@ -203,22 +215,31 @@ impl Rls {
                 let asked = decider.ask(domain.meaning()).await?;
                 hear(service, id, asked.iter().map(|asked| &asked.answer));
                 let judged = answer::judge(&planned, &asked, domain.on_failure())?;
-                count(&live, &planned, &judged);
-                let metadata =
-                    domain.has_metadata().then(|| metadata::of(request, &planned, &judged));
-                let told = answer::told_about(&judged);
+                self.count(&live, &planned, &judged);
+                let metadata = self.metadata.then(|| metadata::of(request, &planned, &judged));
+                let profile = self.headers.unwrap_or(match domain.meaning() {
+                    Meaning::Envoy => Profile::None,
+                    Meaning::Tollgate => Profile::default(),
+                });
+                let told = answer::told_about(&judged).filter(|_| profile != Profile::None);
                 let told = told.and_then(|place| asked.get(judged.get(place)?.asked?));
+                let templates = told.map(|_| Templates::new(&request.domain, &live, &planned));
+                let limits = templates.as_ref().zip(told);
+                let limits = limits.map(|(templates, told)| templates.of(told, &judged));
                 let mut response = answer::response(judged);
                 response.dynamic_metadata = metadata;
-                if let Some(told) = told.filter(|_| self.headers) {
-                    tell(&mut response, &request.domain, &live, &planned, told);
+                if let Some((told, limits)) = told.zip(limits) {
+                    headers::tell(&mut response, profile, &limits, &told.answer);
                 }
                 Ok(response)
             }
             None if self.has_policies => {
                 self.by_policies(service, request, &hits, (deadline, id)).await
             }
-            None => Ok(self.unknown(hits.len())),
+            None => {
+                let metadata = self.metadata.then(|| metadata::of(request, &[], &[]));
+                Ok(RateLimitResponse { dynamic_metadata: metadata, ..self.unknown(hits.len()) })
+            }
         }
     }
 
@@ -234,6 +255,19 @@ impl Rls {
             overall_code: code.into(),
             statuses: vec![status; descriptors],
             ..RateLimitResponse::default()
+        }
+    }
+
+    /// Counts the hits of each rule, if they are asked for.
+    fn count(&self, live: &Live, planned: &[Planned<'_>], judged: &[Judged]) {
+        for (planned, judged) in planned.iter().zip(judged) {
+            let (Some(rule), Some(reached)) = (planned.rule, judged.reached) else { continue };
+            let (Some(counts), Hits::Charge(hits)) = (live.counts(rule), planned.hits) else {
+                continue;
+            };
+            let of_values = planned.series.as_ref().zip(self.metrics.rules());
+            let of_values = of_values.map(|(series, all)| all.of_values(series, counts));
+            of_values.as_ref().unwrap_or(counts).add(hits, reached, rule.is_shadow());
         }
     }
 
@@ -255,17 +289,24 @@ impl Rls {
             judged.push(Judged {
                 status: answer::by_policies(answer, policies::reported(answer)),
                 is_quota: false,
+                is_shadow: false,
                 is_never: answer.decision().is_some_and(Decision::is_never),
                 reached: None,
                 asked: answer.decision().map(|_| place),
             });
         }
+        let profile = self.headers.unwrap_or_default();
         let told = answer::told_about(&judged).and_then(|place| answers.get(place));
         let mut response = answer::response(judged);
-        if let Some(told) = told.filter(|_| self.headers) {
-            let templates = tollgate_tower::header_templates(told);
-            let templates: Vec<_> = templates.iter().map(|template| &**template).collect();
-            answer::tell(&mut response, &templates, told);
+        response.dynamic_metadata = self.metadata.then(|| metadata::of(request, &[], &[]));
+        if let Some(told) = told {
+            let all: Vec<_> = answers.iter().map(tollgate_tower::header_templates).collect();
+            let own = tollgate_tower::header_templates(told);
+            let limits = Limits {
+                bound: own.iter().map(|template| &**template).collect(),
+                others: all.iter().flatten().map(|template| &**template).collect(),
+            };
+            headers::tell(&mut response, profile, &limits, told);
         }
         Ok(response)
     }
@@ -283,42 +324,6 @@ fn hear<'a>(
     }
 }
 
-/// Counts the hits of each rule, if they are asked for.
-fn count(live: &Live, planned: &[Planned<'_>], judged: &[Judged]) {
-    for (planned, judged) in planned.iter().zip(judged) {
-        let (Some(rule), Some(reached)) = (planned.rule, judged.reached) else { continue };
-        if let (Some(counts), Hits::Charge(hits)) = (live.counts(rule), planned.hits) {
-            counts.add(hits, reached, rule.is_shadow());
-        }
-    }
-}
-
-/// Adds the headers of an answer under rules.
-fn tell(
-    response: &mut RateLimitResponse,
-    domain: &str,
-    live: &Live,
-    planned: &[Planned<'_>],
-    told: &Asked,
-) {
-    // A descriptor that brought its limit has no template yet.
-    let made: Vec<Option<HeaderTemplate>> = told
-        .places
-        .iter()
-        .map(|place| match planned.get(*place) {
-            Some(Planned { rule: None, how: How::Count(_, limits), .. }) => {
-                HeaderTemplate::new(domain, limits).ok()
-            }
-            _ => None,
-        })
-        .collect();
-    let templates = told.places.iter().zip(&made).filter_map(|(place, made)| {
-        let rule = planned.get(*place)?.rule;
-        made.as_ref().or_else(|| live.template(rule?))
-    });
-    let templates: Vec<_> = templates.collect();
-    answer::tell(response, &templates, &told.answer);
-}
 /// The least time in which a store beyond this process can answer.
 const LEAST: Duration = Duration::from_micros(100);
 

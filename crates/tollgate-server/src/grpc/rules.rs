@@ -1,33 +1,49 @@
-//! The rules in force, and the files that they are read from.
+//! The rules in force.
 
-use core::time::Duration;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_envoy::{Config, Counting, Rule};
-use tollgate_policy::MAX_FILE_BYTES;
+use tokio::sync::watch;
+use tollgate_envoy::proto::rules::RateLimitConfig;
+use tollgate_envoy::{Config, Counting, Rule, SameDomain};
 use tollgate_tower::answer::HeaderTemplate;
 
+use super::rule_files::{Files, RuleFiles};
+use super::xds::Xds;
+use crate::envoy::{EnvoyOptions, EnvoyRules};
 use crate::metrics::{Metrics, Reloaded, RuleCounts};
 use crate::start_error::StartError;
-
-/// How often the files are read to see whether they have changed.
-const POLL: Duration = Duration::from_secs(2);
-
-/// How long files must stay as they are before they are taken: editors write in several steps.
-const REST: Duration = Duration::from_millis(100);
-
-/// The most bytes of all files together.
-const MAX_BYTES: u64 = 4 * MAX_FILE_BYTES as u64;
 
 /// The rules in force.
 #[derive(Debug)]
 pub(super) struct Rules {
-    path: Option<PathBuf>,
+    source: Source,
+    same_domain: SameDomain,
     live: ArcSwap<Live>,
+    /// Whether there are any yet: those of a control plane come later.
+    are_known: watch::Sender<bool>,
     metrics: Metrics,
+}
+
+/// Where rules come from.
+#[derive(Debug)]
+enum Source {
+    None,
+    Files(RuleFiles),
+    Xds(Xds),
+}
+
+/// What a source has.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Found {
+    Files(Files),
+    Resources(Vec<RateLimitConfig>),
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self::Resources(Vec::new())
+    }
 }
 
 /// Rules, with the parts that are made once of each.
@@ -38,17 +54,26 @@ pub(super) struct Live {
     has_replaces: bool,
     /// The counters of each, if they are asked for.
     counts: Vec<Arc<RuleCounts>>,
-    /// The files that they were read from.
-    files: Files,
+    /// What they were read from.
+    found: Found,
 }
 
-/// Files: their names and their texts.
-type Files = Vec<(String, String)>;
-
 impl Live {
-    fn new(files: Files, metrics: &Metrics) -> Result<Self, String> {
-        let texts = files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        let config = Config::read(texts).map_err(|broken| {
+    fn new(found: Found, same_domain: SameDomain, metrics: &Metrics) -> Result<Self, String> {
+        let config = match &found {
+            Found::Files(files) => {
+                for path in &files.passed_over {
+                    tracing::warn!(
+                        target: "tollgate",
+                        "{path} is not read: rules are in files named `.yaml`, `.yml` or without a `.`"
+                    );
+                }
+                let texts = files.texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+                Config::read_with(same_domain, texts)
+            }
+            Found::Resources(resources) => Config::from_resources(same_domain, resources),
+        };
+        let config = config.map_err(|broken| {
             let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
             broken.join("\n")
         })?;
@@ -56,12 +81,13 @@ impl Live {
             tracing::warn!(target: "tollgate", "{warnings}");
         }
         let mut templates: Vec<_> = config.rules().map(|_| None).collect();
-        for (domain, rule) in config.rules() {
+        for (_, rule) in config.rules() {
             if let (Counting::Limits(limits), Some(place)) =
                 (rule.counting(), templates.get_mut(rule.number()))
             {
-                // Clients see it, and keys and values may say too much.
-                let name = if rule.name().is_empty() { domain } else { rule.name() };
+                // As metrics name it: clients that track by name must not mix two rules.
+                let path = rule.path();
+                let name = if rule.name().is_empty() { &path } else { rule.name() };
                 *place = HeaderTemplate::new(name, limits).ok();
             }
         }
@@ -71,7 +97,7 @@ impl Live {
             rules.sort_unstable_by_key(|rule| rule.number());
             rules.into_iter().map(|rule| counts.of(rule.steps())).collect()
         });
-        Ok(Self { config, templates, has_replaces, counts, files })
+        Ok(Self { config, templates, has_replaces, counts, found })
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -83,8 +109,8 @@ impl Live {
     }
 
     /// The counters of a rule, if they are asked for.
-    pub(super) fn counts(&self, rule: &Rule) -> Option<&RuleCounts> {
-        self.counts.get(rule.number()).map(|counts| &**counts)
+    pub(super) fn counts(&self, rule: &Rule) -> Option<&Arc<RuleCounts>> {
+        self.counts.get(rule.number())
     }
 
     pub(super) fn template(&self, rule: &Rule) -> Option<&HeaderTemplate> {
@@ -95,124 +121,117 @@ impl Live {
 impl Rules {
     /// # Errors
     /// Files that cannot be read, or are broken.
-    pub(super) fn load(path: Option<PathBuf>, metrics: Metrics) -> Result<Self, StartError> {
-        let live = match &path {
-            Some(path) => {
-                let live = read(path).and_then(|files| Live::new(files, &metrics));
+    pub(super) fn load(options: &EnvoyOptions, metrics: Metrics) -> Result<Self, StartError> {
+        let same_domain = match options.merges_domains {
+            true => SameDomain::Merged,
+            false => SameDomain::Refused,
+        };
+        let source = match &options.rules {
+            EnvoyRules::None => Source::None,
+            EnvoyRules::Files(path) => Source::Files(RuleFiles::new(path.clone())),
+            EnvoyRules::Xds(options) => {
+                Source::Xds(Xds::new(options.clone()).map_err(StartError::Options)?)
+            }
+        };
+        let live = match &source {
+            Source::Files(files) => {
+                let found = files.read().map(Found::Files);
+                let live = found.and_then(|found| Live::new(found, same_domain, &metrics));
                 live.map_err(StartError::Options)?
             }
-            None => Live::default(),
+            Source::None | Source::Xds(_) => Live::default(),
         };
-        Ok(Self { path, live: ArcSwap::from_pointee(live), metrics })
+        let (are_known, _) = watch::channel(!matches!(source, Source::Xds(_)));
+        Ok(Self { source, same_domain, live: ArcSwap::from_pointee(live), are_known, metrics })
     }
 
     pub(super) fn live(&self) -> Guard<Arc<Live>> {
         self.live.load()
     }
 
-    pub(super) async fn follow(&self) {
-        let Some(path) = &self.path else { return };
-        let mut refused = None;
-        loop {
-            tokio::time::sleep(POLL).await;
-            let mut found = read_apart(path).await;
-            if self.is_same(&found) {
-                refused = None;
-                continue;
-            }
-            loop {
-                tokio::time::sleep(REST).await;
-                let again = read_apart(path).await;
-                let rests = again == found;
-                found = again;
-                if rests {
-                    break;
+    /// Whether there are rules yet, and each change of that.
+    pub(super) fn are_known(&self) -> watch::Receiver<bool> {
+        self.are_known.subscribe()
+    }
+
+    /// The address of the control plane that has not sent any rules yet.
+    pub(super) fn awaited(&self) -> Option<&str> {
+        match &self.source {
+            Source::Xds(xds) if !*self.are_known.borrow() => Some(xds.address()),
+            _ => None,
+        }
+    }
+
+    /// Takes new rules whenever the source has some, until it is dropped.
+    pub(super) async fn follow(self: Arc<Self>) {
+        match &self.source {
+            Source::None => {}
+            Source::Files(files) => {
+                let mut last = Ok(match &self.live().found {
+                    Found::Files(files) => files.clone(),
+                    Found::Resources(_) => Files::default(),
+                });
+                loop {
+                    last = files.other_than(&last).await;
+                    // It was logged.
+                    let _ = self.take_apart(last.clone().map(Found::Files)).await;
                 }
             }
-            // A file that was refused is not reported again at each look.
-            if refused.as_ref() != Some(&found) {
-                refused = (!self.take(found.clone())).then_some(found);
+            Source::Xds(xds) => {
+                let take = |resources| self.take_apart(Ok(Found::Resources(resources)));
+                xds.follow(take).await;
             }
         }
     }
 
-    pub(super) async fn reread(&self) {
-        if let Some(path) = &self.path {
-            self.take(read_apart(path).await);
+    /// Reads files again. A control plane sends changes by itself.
+    pub(super) async fn reread(self: Arc<Self>) {
+        if let Source::Files(files) = &self.source {
+            // It was logged.
+            let _ = self.take_apart(files.read_apart().await.map(Found::Files)).await;
         }
     }
 
-    fn is_same(&self, found: &Result<Files, String>) -> bool {
-        found.as_ref().is_ok_and(|files| *files == self.live.load().files)
+    /// Puts rules in force on a blocking thread: ten thousands take a while.
+    async fn take_apart(self: &Arc<Self>, found: Result<Found, String>) -> Result<(), String> {
+        let this = Arc::clone(self);
+        let taken = tokio::task::spawn_blocking(move || this.take(found)).await;
+        taken.unwrap_or_else(|_| Err("the reading has ended without an answer".to_owned()))
     }
 
-    /// Puts files in force, unless they are broken; whether they are.
-    fn take(&self, found: Result<Files, String>) -> bool {
+    /// Puts rules in force.
+    ///
+    /// # Errors
+    /// They are broken: those before stay in force.
+    fn take(&self, found: Result<Found, String>) -> Result<(), String> {
         let reloads = self.metrics.envoy_reloads();
-        if self.is_same(&found) {
+        if *self.are_known.borrow() && found.as_ref().is_ok_and(|it| *it == self.live().found) {
             reloads.add(Reloaded::Unchanged);
-            return true;
+            return Ok(());
         }
-        match found.and_then(|files| Live::new(files, &self.metrics)) {
+        match found.and_then(|found| Live::new(found, self.same_domain, &self.metrics)) {
             Ok(live) => {
-                let number = live.templates.len();
+                let (number, before) = (live.templates.len(), self.live().templates.len());
                 self.live.store(Arc::new(live));
+                self.are_known.send_replace(true);
                 reloads.add(Reloaded::Taken);
-                tracing::info!(target: "tollgate", "Envoy's rules replaced: {number} in number");
-                true
+                match number {
+                    0 => tracing::warn!(
+                        target: "tollgate",
+                        "Envoy's rules replaced by none ({before} before): every domain is unknown"
+                    ),
+                    _ => tracing::info!(
+                        target: "tollgate",
+                        "Envoy's rules replaced: {number} in number"
+                    ),
+                }
+                Ok(())
             }
             Err(why) => {
                 reloads.add(Reloaded::Broken);
                 tracing::error!(target: "tollgate", "Envoy's rules not replaced:\n{why}");
-                false
+                Err(why)
             }
         }
     }
-}
-
-/// Reads files on a blocking thread: they may be on a network.
-async fn read_apart(path: &Path) -> Result<Files, String> {
-    let path = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read(&path)).await;
-    read.unwrap_or_else(|_| Err("the reading has ended without an answer".to_owned()))
-}
-
-/// The file, or the `.yaml` and `.yml` files of a folder in the order of their names.
-fn read(path: &Path) -> Result<Files, String> {
-    let error = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
-    let is_folder = std::fs::metadata(path).map_err(|why| error(path, why))?.is_dir();
-    let mut paths = vec![path.to_owned()];
-    if is_folder {
-        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let entries = entries.map_err(|why| error(path, why))?;
-        paths =
-            entries.into_iter().map(|entry| entry.path()).filter(|path| is_rules(path)).collect();
-        paths.sort_unstable();
-        if paths.is_empty() {
-            return Err(format!("{}: there is no .yaml and no .yml file in it", path.display()));
-        }
-    }
-    let mut bytes = 0;
-    let mut files = Files::new();
-    for path in paths {
-        let found = std::fs::metadata(&path).map_err(|why| error(&path, why))?;
-        if !found.is_file() {
-            return Err(format!("{}: this is not a plain file", path.display()));
-        }
-        bytes += found.len();
-        if bytes > MAX_BYTES {
-            return Err(format!("{}: the rules have over {MAX_BYTES} bytes", path.display()));
-        }
-        let text = std::fs::read_to_string(&path).map_err(|why| error(&path, why))?;
-        files.push((path.display().to_string(), text));
-    }
-    Ok(files)
-}
-
-/// Whether this file of a folder is one of rules. Names that begin with a dot are those of editors
-/// and of mounted volumes.
-fn is_rules(path: &Path) -> bool {
-    let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    !is_hidden && matches!(extension, Some("yaml" | "yml")) && path.is_file()
 }

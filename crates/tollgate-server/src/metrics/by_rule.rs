@@ -10,6 +10,11 @@ use parking_lot::Mutex;
 /// share one set of counters.
 pub(crate) const MAX_RULES: usize = 1_000;
 
+/// The most series by the values of requests, of all rules, and the most bytes of their labels.
+/// Clients choose the values: those beyond count in the series of the rule alone.
+const MAX_VALUES: usize = 1_000;
+const MAX_LABEL_BYTES: usize = 256;
+
 /// The statistics of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stat {
@@ -94,6 +99,8 @@ impl RuleCounts {
 #[derive(Debug, Default)]
 pub(crate) struct ByRule {
     rules: Mutex<BTreeMap<Vec<String>, Arc<RuleCounts>>>,
+    /// Those by the values of requests too.
+    of_values: Mutex<BTreeMap<Vec<String>, Arc<RuleCounts>>>,
     other: Arc<RuleCounts>,
 }
 
@@ -109,6 +116,20 @@ impl ByRule {
         }
     }
 
+    /// The counters of the rule with these counters, for these steps with values of a request.
+    pub(crate) fn of_values(&self, steps: &[String], rule: &Arc<RuleCounts>) -> Arc<RuleCounts> {
+        let mut of_values = self.of_values.lock();
+        match of_values.get(steps) {
+            Some(counts) => Arc::clone(counts),
+            None if of_values.len() >= MAX_VALUES
+                || steps.iter().any(|step| step.len() > MAX_LABEL_BYTES) =>
+            {
+                Arc::clone(rule)
+            }
+            None => Arc::clone(of_values.entry(steps.to_vec()).or_default()),
+        }
+    }
+
     /// Calls `tell` for each rule, with its steps and its count; the last is the sum of the rules
     /// beyond the maximum, with the step `other`, if there are any.
     pub(super) fn each<E>(
@@ -117,7 +138,14 @@ impl ByRule {
         mut tell: impl FnMut(&[String], u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let rules = self.rules.lock();
+        // One name is one series: values may be those of another rule.
+        let of_values = self.of_values.lock();
+        let rest = of_values.iter().filter(|(steps, _)| !rules.contains_key(*steps));
         for (steps, counts) in rules.iter() {
+            let more = of_values.get(steps).map_or(0, |counts| counts.get(stat));
+            tell(steps, counts.get(stat) + more)?;
+        }
+        for (steps, counts) in rest {
             tell(steps, counts.get(stat))?;
         }
         if self.other.get(Stat::TotalHits) > 0 {

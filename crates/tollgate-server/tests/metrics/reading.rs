@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tollgate::MemoryStore;
 use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 use tollgate_redis::RedisStore;
-use tollgate_server::{AnyStore, Options, Queues, TimeSeriesOptions};
+use tollgate_server::{AnyStore, EnvoyRules, Options, Queues, TimeSeriesOptions};
 use tollgate_testbed::{RedisServer, SKIPPED, redis_program};
 use tonic::body::Body;
 
@@ -87,7 +87,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
         options.queues = queues;
         options.resp = vec!["127.0.0.1:0".parse().unwrap()];
         options.grpc = vec!["127.0.0.1:0".parse().unwrap()];
-        options.envoy.rules = Some(rules.path().to_owned());
+        options.envoy.rules = EnvoyRules::Files(rules.path().to_owned());
     };
     let service = Service::start_with(policies(EVERY), AnyStore::from(store), set).await;
     ask_everything(&service).await;

@@ -2,16 +2,18 @@
 
 mod abuse;
 mod answers;
+mod control_plane;
 mod holds;
 mod kuadrant;
 mod life;
 mod metrics;
 mod requests;
+mod xds;
 
 use std::path::Path;
 
 use tollgate::MemoryStore;
-use tollgate_server::{AnyStore, Options, Server};
+use tollgate_server::{AnyStore, EnvoyRules, Options, Server};
 
 use crate::{FILE, Service, gate_of, here};
 
@@ -63,7 +65,7 @@ async fn service_with(text: &str, change: impl FnOnce(&mut Options)) -> Service 
     let path = rules(folder.path(), text);
     Service::with(|options| {
         options.grpc = vec![here()];
-        options.envoy.rules = Some(path);
+        options.envoy.rules = EnvoyRules::Files(path);
         change(options);
     })
     .await
@@ -78,7 +80,7 @@ async fn rules_that_are_broken_start_no_service() {
     let folder = tempfile::tempdir().unwrap();
     let start = async |path: &Path| {
         let mut options = Options::new(vec![here()]);
-        options.envoy.rules = Some(path.to_owned());
+        options.envoy.rules = EnvoyRules::Files(path.to_owned());
         let gate = gate_of(FILE, AnyStore::Memory(MemoryStore::new()));
         Server::start(gate, options).await.err().map(|why| why.to_string()).unwrap_or_default()
     };
@@ -87,7 +89,7 @@ async fn rules_that_are_broken_start_no_service() {
     assert!(start(&folder.path().join("absent.yaml")).await.contains("absent.yaml"));
     let empty = tempfile::tempdir().unwrap();
     let said = start(empty.path()).await;
-    assert!(said.contains("no .yaml and no .yml file"), "{said}");
+    assert!(said.contains("no file in it is named `.yaml`, `.yml` or without a `.`"), "{said}");
     // A folder is all of its files; one of them is broken.
     std::fs::write(folder.path().join("other.yml"), "domain: other\n").unwrap();
     std::fs::write(folder.path().join(".hidden.yml"), "domain: shop\n").unwrap();

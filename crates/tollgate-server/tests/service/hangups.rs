@@ -19,7 +19,7 @@ use tollgate::MemoryStore;
 use tollgate_envoy::proto::kuadrant::ReserveRequest;
 use tollgate_envoy::proto::kuadrant::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_redis::RedisStore;
-use tollgate_server::{AnyStore, Bounds};
+use tollgate_server::{AnyStore, Bounds, EnvoyRules};
 use tollgate_testbed::redis_or_skip;
 
 use crate::client::Client;
@@ -146,7 +146,7 @@ async fn start_with(store: AnyStore, folder: &tempfile::TempDir, grace: Duration
     Service::start_with(gate_of(FILE, store), |options| {
         options.resp = vec![here()];
         options.grpc = vec![here()];
-        options.envoy.rules = Some(rules);
+        options.envoy.rules = EnvoyRules::Files(rules);
         options.bounds.grace = grace;
     })
     .await

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollgate_redis::{BreakerState, RedisStore};
-use tollgate_server::AnyStore;
+use tollgate_server::{AnyStore, EnvoyRules};
 use tollgate_testbed::{RedisServer, redis_or_skip};
 use tonic::Code;
 
@@ -277,7 +277,7 @@ async fn service_on(server: &RedisServer) -> (Service, RedisStore) {
     let service = Service::start_with(gate_of(FILE, AnyStore::from(store.clone())), |options| {
         options.resp = vec![here()];
         options.grpc = vec![here()];
-        options.envoy.rules = Some(folder.path().to_owned());
+        options.envoy.rules = EnvoyRules::Files(folder.path().to_owned());
     });
     (service.await, store)
 }

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tollgate::MemoryStore;
 use tollgate_policy::{Format, Policies};
-use tollgate_server::{AnyStore, Denials, Metrics, Options, Subjects};
+use tollgate_server::{AnyStore, Denials, EnvoyRules, Metrics, Options, Subjects};
 
 use crate::client::Client;
 use crate::redis_client::line;
@@ -123,7 +123,7 @@ async fn calls_under_envoys_rules_are_counted() {
     let text = "domain: shop\ndescriptors:\n  - key: user\n    limit: 1/h via sliding_log\n";
     std::fs::write(&rules, text).unwrap();
     let service = service(log(Subjects::Plain), |options| {
-        options.envoy.rules = Some(rules);
+        options.envoy.rules = EnvoyRules::Files(rules);
         options.grpc = vec![here()];
     })
     .await;

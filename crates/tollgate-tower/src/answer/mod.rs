@@ -26,7 +26,8 @@ pub use numbers::retry_seconds;
 use problem::Problem;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// The header that lists the limits of a request.
+pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const REPEATED: HeaderName = HeaderName::from_static("tollgate-repeated");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -146,6 +147,16 @@ impl Marks {
             headers.insert(other.0, other.1);
         }
     }
+}
+
+/// How a denied request is refused.
+struct Refused {
+    problem: Problem,
+    code: Code,
+    /// The time to come back at, if there is a fixed one.
+    wait: Option<Duration>,
+    /// Whether no waiting helps.
+    never: bool,
 }
 
 /// Converts decisions to headers and responses.
@@ -299,6 +310,33 @@ impl Answers {
         templates: &[&HeaderTemplate],
         decision: &Decision<'_>,
     ) -> Option<Response<Bytes>> {
+        let Refused { problem, code, wait, never } = self.refusal(decision)?;
+        if wire != Wire::Http {
+            return Some(grpc::refusal(wire, code, &problem.detail, wait, self.expose));
+        }
+        let judged = header_template::items(templates).zip(decision.reports());
+        let violated = judged.filter_map(|(item, report)| {
+            // If one limit never admits, limits that would admit later are not the reason.
+            let blames = if never { report.retry_after().is_none() } else { !report.admits() };
+            blames.then_some(item.name.as_str())
+        });
+        let mut response = problem.response(violated);
+        if let Some(wait) = wait {
+            let value = HeaderValue::from(retry_seconds(wait));
+            response.headers_mut().insert(RETRY_AFTER, value);
+        }
+        self.mark(response.headers_mut(), templates, decision);
+        Some(response)
+    }
+
+    /// The sentence of [`Answers::refused`], for a front that has no room for more. `None` for a
+    /// decision that admits.
+    #[must_use]
+    pub fn detail(&self, decision: &Decision<'_>) -> Option<String> {
+        self.refusal(decision).map(|refused| refused.problem.detail)
+    }
+
+    fn refusal(&self, decision: &Decision<'_>) -> Option<Refused> {
         let (problem, code, wait) = match decision.verdict() {
             Verdict::Allow => return None,
             Verdict::NotYet(wait) => {
@@ -318,22 +356,7 @@ impl Answers {
             Some(_) if !is_told => (problem::held(), None),
             wait => (problem, wait),
         };
-        if wire != Wire::Http {
-            return Some(grpc::refusal(wire, code, &problem.detail, wait, self.expose));
-        }
-        let judged = header_template::items(templates).zip(decision.reports());
-        let violated = judged.filter_map(|(item, report)| {
-            // If one limit never admits, limits that would admit later are not the reason.
-            let blames = if never { report.retry_after().is_none() } else { !report.admits() };
-            blames.then_some(item.name.as_str())
-        });
-        let mut response = problem.response(violated);
-        if let Some(wait) = wait {
-            let value = HeaderValue::from(retry_seconds(wait));
-            response.headers_mut().insert(RETRY_AFTER, value);
-        }
-        self.mark(response.headers_mut(), templates, decision);
-        Some(response)
+        Some(Refused { problem, code, wait, never })
     }
 
     /// The response to a request whose amount of a unit is above the maximum of `policy`: 422.

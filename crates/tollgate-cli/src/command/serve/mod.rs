@@ -319,13 +319,16 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     if let Some(path) = &args.envoy_config {
         out.line(format!("envoy      {}", path.display()))?;
     }
+    if let Some(xds) = &args.envoy_xds {
+        out.line(format!("envoy      rules of the control plane {}", xds.address))?;
+    }
     let mut tries: Vec<String> = Vec::new();
     #[cfg(feature = "resp")]
     tries.extend(server.resp().first().map(resp::redis_cli(args)));
     if let Some(Address::Tcp(_)) = server.addresses().first() {
         let first = &listening[0];
         let curl = if args.tls_cert.is_some() { "curl -k" } else { "curl" };
-        if !server.grpc().is_empty() || args.envoy_config.is_some() {
+        if !server.grpc().is_empty() || args.envoy_config.is_some() || args.envoy_xds.is_some() {
             tries.push(format!("{curl} -s {first}/json -d '{}'", envoy_question(server)));
         }
         tries.extend([

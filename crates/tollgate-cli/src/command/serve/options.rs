@@ -2,15 +2,19 @@
 
 use anyhow::{Context as _, Result, bail};
 use tollgate_server::{
-    Address, AuthOptions, Bounds, CallerLimits, Forwarded, Options, TimeSeriesOptions, Tls,
+    Address, AuthOptions, Bounds, CallerLimits, EnvoyRules, Forwarded, Options, TimeSeriesOptions,
+    Tls,
 };
+use tollgate_tower::answer::{Profile, Reset};
 use tollgate_tower::identity::{
     AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
 };
 
 #[cfg(feature = "resp")]
 use super::resp;
-use crate::args::{CallerLimitsArg, Family, OnOff, Parameters, Serve, Slashes, Unknown};
+use crate::args::{
+    CallerLimitsArg, Family, HeadersArg, OnOff, Parameters, Serve, Slashes, Unknown,
+};
 use crate::input::{secret, wait};
 use crate::store::time_series_options;
 
@@ -34,10 +38,21 @@ pub(super) fn options(args: &Serve) -> Result<Options> {
     resp::set(args, &mut options)?;
     let grpc: Result<Vec<Address>, _> = args.grpc.iter().map(|text| text.parse()).collect();
     options.grpc = grpc?;
-    options.envoy.rules.clone_from(&args.envoy_config);
+    options.envoy.rules = match (&args.envoy_config, &args.envoy_xds) {
+        (Some(path), _) => EnvoyRules::Files(path.clone()),
+        (None, Some(xds)) => EnvoyRules::Xds(xds.clone()),
+        (None, None) => EnvoyRules::None,
+    };
+    options.envoy.merges_domains = args.envoy_merge_domains;
+    options.envoy.metadata = args.envoy_metadata;
     options.envoy.denies_unknown = args.envoy_unknown_domain == Unknown::Deny;
     options.envoy.metrics = args.envoy_metrics;
-    options.envoy.headers = args.grpc_headers == OnOff::On;
+    options.headers = args.headers.map(|which| match which {
+        HeadersArg::Draft => Profile::Draft,
+        HeadersArg::Legacy => Profile::Legacy(Reset::Delta),
+        HeadersArg::Both => Profile::Both(Reset::Delta),
+        HeadersArg::Off => Profile::None,
+    });
     options.envoy.max_age = wait(&args.grpc_max_age)?;
     options.admin = match args.admin.as_str() {
         "off" => None,

@@ -4,10 +4,12 @@ use http::StatusCode;
 use tollgate_envoy::proto::descriptor::rate_limit_descriptor::RateLimitOverride;
 use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::rate_limit_response::rate_limit::Unit;
+use tollgate_server::Options;
+use tollgate_tower::answer::{Profile, Reset};
 use tonic::Code;
 
 use super::{RULES, service, service_with};
-use crate::grpc_client::{descriptor, request, summary};
+use crate::grpc_client::{request, summary};
 use crate::{FILE, Service, here};
 
 /// Seconds of a year: no window here is longer.
@@ -197,30 +199,33 @@ fn headers(answer: &tollgate_envoy::proto::service::RateLimitResponse) -> Vec<(S
 }
 
 #[tokio::test]
-async fn headers_tell_of_the_limit_that_binds_and_a_denial_has_a_body() {
-    let service = service().await;
+async fn headers_tell_of_the_limit_that_binds_and_a_denial_has_a_sentence() {
+    let service = telling().await;
     let wire = service.wire().await;
     let ask = async |descriptors: &[&str]| wire.ask(&request("shop", descriptors)).await.unwrap();
     let answer = ask(&["user=1", "path=/a/1", "free=1", "none=1"]).await;
     let told = headers(&answer);
     let names: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["ratelimit", "ratelimit-policy"]);
+    // The name of the rule, else its path, and all limits of the answer.
     assert!(told[0].1.starts_with(r#""paths";r=1;t="#), "{told:?}");
-    assert_eq!(told[1].1, format!(r#""paths";q=2;w={YEAR}"#));
+    let both = format!(r#""paths";q=2;w={YEAR}, "shop.user";q=3;w={YEAR}"#);
+    assert_eq!(told[1].1, both);
     assert!(answer.raw_body.is_empty());
     ask(&["user=1", "user=1"]).await;
     let answer = ask(&["user=1", "path=/a/1"]).await;
     assert_eq!(summary(&answer), "OVER: OVER 0, OK 0");
     let told = headers(&answer);
     let names: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["content-type", "ratelimit", "ratelimit-policy", "retry-after"]);
-    assert_eq!(told[0].1, "application/problem+json");
-    assert!(told[1].1.starts_with(r#""shop";r=0;t="#), "{told:?}");
+    assert_eq!(names, ["ratelimit", "ratelimit-policy", "retry-after"]);
+    assert!(told[0].1.starts_with(r#""shop.user";r=0;t="#), "{told:?}");
+    assert_eq!(told[1].1, format!(r#""shop.user";q=3;w={YEAR}, "paths";q=2;w={YEAR}"#));
     let reset = answer.statuses[0].duration_until_reset.unwrap().seconds;
-    let wait: i64 = told[3].1.parse().unwrap();
+    let wait: i64 = told[2].1.parse().unwrap();
     assert!((wait - reset).abs() <= 1, "{wait} is not {reset}");
-    let body: serde_json::Value = serde_json::from_slice(&answer.raw_body).unwrap();
-    assert_eq!((&body["status"], &body["violated-policies"][0]), (&429.into(), &"shop".into()));
+    // One sentence: Envoy makes it the `grpc-message` of a client of gRPC.
+    let body = String::from_utf8(answer.raw_body).unwrap();
+    assert_eq!(body, format!("Too many requests. Ask again in {wait} s.\n"));
     // No waiting helps: no body says that it does.
     let answer = ask(&["banned=1"]).await;
     assert_eq!((headers(&answer).len(), answer.raw_body.len()), (0, 0));
@@ -233,12 +238,58 @@ async fn headers_tell_of_the_limit_that_binds_and_a_denial_has_a_body() {
             assert!(answer.raw_body.is_empty(), "{asked:?}");
         }
     }
-    let silent = service_with(RULES, |options| options.envoy.headers = false).await;
-    let wire = silent.wire().await;
-    let mut much = request("shop", &["4 user=1"]);
-    much.descriptors.push(descriptor("user=2"));
-    let answer = wire.ask(&much).await.unwrap();
-    assert_eq!((headers(&answer).len(), answer.raw_body.len()), (0, 0));
+}
+
+/// A service that tells clients of their limits, under [`RULES`].
+async fn telling() -> crate::Service {
+    service_with(RULES, |options| options.headers = Some(Profile::Draft)).await
+}
+
+/// A dry run changes nothing, and a quota counts where it denies.
+#[tokio::test]
+async fn limits_that_do_not_deny_are_not_told() {
+    let service = telling().await;
+    let wire = service.wire().await;
+    let ask = async |descriptors: &[&str]| wire.ask(&request("shop", descriptors)).await.unwrap();
+    for _ in 0..3 {
+        let answer = ask(&["trial=1", "user=1"]).await;
+        let told = headers(&answer);
+        assert!(told[0].1.starts_with(r#""shop.user";r="#), "{told:?}");
+        assert_eq!(told[1].1, format!(r#""shop.user";q=3;w={YEAR}"#));
+    }
+    assert_eq!(headers(&ask(&["trial=1"]).await), []);
+    // Of two quotas one is spent, and the other admits.
+    ask(&["part=1"]).await;
+    let answer = ask(&["part=1", "part=2"]).await;
+    assert_eq!(summary(&answer), "OK: OVER 0, OK 0");
+    assert_eq!((headers(&answer), answer.raw_body), (vec![], vec![]));
+    let answer = ask(&["part=1", "part=2"]).await;
+    assert_eq!(summary(&answer), "OVER: OVER 0, OVER 0");
+    assert!(headers(&answer)[0].1.starts_with(r#""shop.part";r=0;t="#));
+    assert!(answer.raw_body.starts_with(b"Too many requests. Ask again in "));
+}
+
+#[tokio::test]
+async fn the_meaning_of_the_reference_has_no_headers_unless_they_are_wanted() {
+    let ask = async |service: crate::Service| {
+        let asked = request("shop", &["user=1"; 4]);
+        let answer = service.wire().await.ask(&asked).await.unwrap();
+        let names: Vec<_> = headers(&answer).into_iter().map(|(name, _)| name).collect();
+        (names.join(" "), !answer.raw_body.is_empty())
+    };
+    let with = |headers: Option<Profile>| move |options: &mut Options| options.headers = headers;
+    let tollgate = RULES.replace("domain: shop", "domain: shop\nmeaning: tollgate");
+    let both = "ratelimit ratelimit-policy retry-after \
+                x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset";
+    for (text, headers, names, has_body) in [
+        (RULES, None, "", false),
+        (&*tollgate, None, "ratelimit ratelimit-policy retry-after", true),
+        (&*tollgate, Some(Profile::None), "", false),
+        (RULES, Some(Profile::Both(Reset::Delta)), both, true),
+    ] {
+        let told = ask(service_with(text, with(headers)).await).await;
+        assert_eq!(told, (names.to_owned(), has_body), "{headers:?}");
+    }
 }
 
 #[tokio::test]
@@ -254,7 +305,7 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 9 }
     metadata: { to: { name: b, own: x } }
 ",
-        |_| {},
+        |options| options.envoy.metadata = true,
     )
     .await;
     let wire = service.wire().await;
@@ -283,7 +334,11 @@ descriptors:
     let said = told(&asked).await;
     assert!(!said.contains(r#"StringValue("a"))"#), "the first was denied: {said}");
     assert!(said.contains(r#""name": (StringValue("b"))"#), "{said}");
-    // Where no rule has any, none is made.
+    // Where a rule has none, it is the request. A domain without rules has that too.
+    let request_alone = told(&request("nobody", &["user=1"])).await;
+    assert!(request_alone.contains(r#""domain": (StringValue("nobody"))"#), "{request_alone}");
+    assert!(!request_alone.contains("metadata"), "{request_alone}");
+    // Without the option there is none.
     let plain = super::service().await;
     let answer = plain.wire().await.ask(&request("shop", &["user=1"])).await.unwrap();
     assert_eq!(answer.dynamic_metadata, None);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tollgate::{ManualClock, MemoryStore};
-use tollgate_server::AnyStore;
+use tollgate_server::{AnyStore, EnvoyRules};
 use tonic::Code;
 
 use super::{RULES, rules};
@@ -18,7 +18,7 @@ async fn a_descriptor_settles_the_hold_that_it_names() {
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let service = Service::start_with(gate_of(FILE, AnyStore::Memory(store)), |options| {
         options.grpc = vec![here()];
-        options.envoy.rules = Some(path);
+        options.envoy.rules = EnvoyRules::Files(path);
     })
     .await;
     let (wire, mut client) = (service.wire().await, service.client().await);
@@ -75,7 +75,7 @@ async fn a_descriptor_settles_the_hold_of_an_id() {
     let gate = gate_of(JOBS, AnyStore::Memory(MemoryStore::new()));
     let service = Service::start_with(gate, |options| {
         options.grpc = vec![here()];
-        options.envoy.rules = Some(path);
+        options.envoy.rules = EnvoyRules::Files(path);
     })
     .await;
     let (wire, mut client) = (service.wire().await, service.client().await);

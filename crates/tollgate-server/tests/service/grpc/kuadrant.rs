@@ -6,7 +6,7 @@ use tollgate::{ManualClock, MemoryStore};
 use tollgate_envoy::proto::kuadrant::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_envoy::proto::kuadrant::{CommitRequest, ReserveRequest};
 use tollgate_redis::RedisStore;
-use tollgate_server::AnyStore;
+use tollgate_server::{AnyStore, EnvoyRules};
 use tollgate_testbed::redis_or_skip;
 use tonic::{Code, Status};
 
@@ -67,7 +67,7 @@ async fn shop() -> Shop {
     let service = Service::start_with(gate_of(POLICIES, AnyStore::Memory(store)), |options| {
         options.grpc = vec![here()];
         options.admin = Some(here());
-        options.envoy.rules = Some(path);
+        options.envoy.rules = EnvoyRules::Files(path);
         options.config = Some(file);
     })
     .await;
@@ -416,7 +416,7 @@ async fn a_call_that_leaves_the_store_no_time_is_not_asked() {
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let service = Service::start_with(gate_of(POLICIES, store.into()), |options| {
         options.grpc = vec![here()];
-        options.envoy.rules = Some(path);
+        options.envoy.rules = EnvoyRules::Files(path);
     })
     .await;
     let wire = service.wire().await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 use tollgate_redis::RedisStore;
-use tollgate_server::{Address, AnyStore};
+use tollgate_server::{Address, AnyStore, EnvoyRules};
 use tollgate_testbed::redis_or_skip;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -108,7 +108,7 @@ async fn changed_rules_are_taken_and_broken_ones_are_not() {
     let path = rules(folder.path(), RULES);
     let service = Service::with(|options| {
         options.grpc = vec![here()];
-        options.envoy.rules = Some(path);
+        options.envoy.rules = EnvoyRules::Files(path);
     })
     .await;
     let wire = service.wire().await;
@@ -174,7 +174,7 @@ async fn a_late_store_is_answered_for_within_the_deadline() {
     let gate = gate_of(FILE, AnyStore::from(store));
     let service = Service::start_with(gate, |options| {
         options.grpc = vec![here()];
-        options.envoy.rules = Some(folder.path().to_owned());
+        options.envoy.rules = EnvoyRules::Files(folder.path().to_owned());
     })
     .await;
     let wire = service.wire().await;
