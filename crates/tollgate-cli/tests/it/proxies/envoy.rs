@@ -72,7 +72,7 @@ impl Setup {
         std::fs::write(&rules, example("envoy/limits.yaml")).unwrap();
         let path = rules.display().to_string();
         let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &path];
-        let ids = ["--request-id-header", "X-Request-Id"];
+        let ids = ["--request-id-header", "X-Request-Id", "--headers", "draft"];
         let service = Serving::start(&place, &[&args[..], &ids].concat());
         let grpc: SocketAddr = service.line_after("grpc       ").parse().unwrap();
         let pages = Pages::open();
@@ -130,9 +130,9 @@ fn envoy_passes_on_headers_and_the_body_of_a_denial() {
     let answer = setup.ask(ONE, header);
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/plain")));
     assert!(answer.body.starts_with("the page"), "{answer:?}");
-    assert_eq!(answer.header("ratelimit-policy"), Some(r#""shop";q=3;w=86400"#));
+    assert_eq!(answer.header("ratelimit-policy"), Some(r#""shop.user";q=3;w=86400"#));
     let told = answer.header("ratelimit").unwrap();
-    assert!(told.starts_with(r#""shop";r=2;t="#), "{told}");
+    assert!(told.starts_with(r#""shop.user";r=2;t="#), "{told}");
     assert_eq!(answer.header("retry-after"), None);
     // Envoy's own, of `current_limit`, `limit_remaining` and `duration_until_reset`.
     assert_eq!(answer.header("x-ratelimit-limit"), Some("3, 3;w=86400"));
@@ -140,16 +140,18 @@ fn envoy_passes_on_headers_and_the_body_of_a_denial() {
     assert!(answer.header("x-ratelimit-reset").unwrap().parse::<u32>().unwrap() <= 86_400);
     setup.statuses(ONE, header, 2);
     let answer = setup.ask(ONE, header);
-    assert_eq!(
-        (answer.status, answer.header("content-type")),
-        (429, Some("application/problem+json"))
-    );
-    let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
-    assert_eq!((&body["title"], &body["status"]), (&"Quota exceeded".into(), &429.into()));
+    assert_eq!((answer.status, answer.header("content-type")), (429, Some("text/plain")));
     let wait: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert_eq!(answer.body, format!("Too many requests. Ask again in {wait} s.\n"));
     let reset: u32 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
     assert!(wait.abs_diff(reset) <= 1, "{wait} {reset}");
     assert_eq!(answer.header("x-envoy-ratelimited"), Some("true"));
+    // A client of gRPC reads the same sentence.
+    let answer = setup.ask(ONE, &format!("{header}\ncontent-type: application/grpc"));
+    assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("14")));
+    let message = answer.header("grpc-message").unwrap();
+    assert!(message.starts_with("Too many requests. Ask again in "), "{message}");
+    assert_eq!(answer.header("content-type"), Some("application/grpc"));
 }
 
 #[test]

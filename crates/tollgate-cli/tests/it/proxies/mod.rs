@@ -12,6 +12,7 @@ mod nginx;
 mod nginx_slots;
 mod paths;
 mod promises;
+mod reference;
 mod slots;
 mod wire;
 
