@@ -130,7 +130,8 @@ impl Rules {
             EnvoyRules::None => Source::None,
             EnvoyRules::Files(path) => Source::Files(RuleFiles::new(path.clone())),
             EnvoyRules::Xds(options) => {
-                Source::Xds(Xds::new(options.clone()).map_err(StartError::Options)?)
+                let xds = Xds::new(options.clone(), metrics.clone());
+                Source::Xds(xds.map_err(StartError::Options)?)
             }
         };
         let live = match &source {

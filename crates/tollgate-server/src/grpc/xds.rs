@@ -21,6 +21,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::xds_channel::{Channel, Target};
 use crate::envoy::XdsOptions;
+use crate::metrics::Metrics;
 
 /// The pause before the control plane is asked again after it was lost, and the longest one: each
 /// is twice the last, less up to a half, so that many services do not come at once.
@@ -42,6 +43,7 @@ const MAX_REASON_CHARS: usize = 4_000;
 pub(super) struct Xds {
     options: XdsOptions,
     target: Target,
+    metrics: Metrics,
 }
 
 /// How far a stream came.
@@ -58,9 +60,10 @@ struct Progress {
 impl Xds {
     /// # Errors
     /// An address that is none, or files of TLS that cannot be used.
-    pub(super) fn new(options: XdsOptions) -> Result<Self, String> {
+    pub(super) fn new(options: XdsOptions, metrics: Metrics) -> Result<Self, String> {
         let target = Target::new(&options)?;
-        Ok(Self { options, target })
+        metrics.set_control_plane(false);
+        Ok(Self { options, target, metrics })
     }
 
     pub(super) fn address(&self) -> &str {
@@ -80,6 +83,7 @@ impl Xds {
         loop {
             let mut progress = Progress::default();
             let Err(why) = self.converse(&take, &mut progress).await;
+            self.metrics.set_control_plane(false);
             let why = why.message().to_owned();
             if progress.has_answered {
                 (pause, logged) = (FIRST_PAUSE, None);
@@ -124,6 +128,7 @@ impl Xds {
                 let address = self.address();
                 tracing::info!(target: "tollgate", "the control plane {address} sends rules");
                 progress.has_answered = true;
+                self.metrics.set_control_plane(true);
             }
             let DiscoveryResponse { version_info, nonce, .. } = &response;
             let (version, nonce) = (version_info.clone(), nonce.clone());

@@ -83,6 +83,8 @@ struct Inner {
     deliveries: Arc<Deliveries>,
     servers: Arc<Servers>,
     envoy_reloads: Reloads,
+    /// Whether the control plane is connected, where there is one.
+    control_plane: OnceLock<AtomicBool>,
     /// Only where they are asked for.
     #[cfg(feature = "grpc")]
     rules: OnceLock<ByRule>,
@@ -111,6 +113,7 @@ impl Default for Inner {
             deliveries: Arc::default(),
             servers: Arc::default(),
             envoy_reloads: Reloads::default(),
+            control_plane: OnceLock::new(),
             #[cfg(feature = "grpc")]
             rules: OnceLock::new(),
             top: OnceLock::new(),
@@ -228,6 +231,18 @@ impl Metrics {
     /// The reloads of Envoy's rules.
     pub(crate) fn envoy_reloads(&self) -> &Reloads {
         &self.0.envoy_reloads
+    }
+
+    /// Notes whether the control plane of Envoy's rules is connected.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn set_control_plane(&self, is_connected: bool) {
+        let known = self.0.control_plane.get_or_init(AtomicBool::default);
+        known.store(is_connected, Ordering::Relaxed);
+    }
+
+    /// Whether the control plane is connected, where there is one.
+    pub(crate) fn control_plane(&self) -> Option<bool> {
+        self.0.control_plane.get().map(|is_connected| is_connected.load(Ordering::Relaxed))
     }
 
     /// Begins to count by the rules of Envoy's service, under the names of envoyproxy/ratelimit.

@@ -393,6 +393,11 @@ impl Numbers {
                 family.count([("result", result.name())], count)?;
             }
         }
+        if let Some(is_connected) = self.metrics.control_plane() {
+            let help = "Whether the control plane that sends Envoy's rules is connected.";
+            let name = ("tollgate_envoy_control_plane_connected", help);
+            gauge(encoder, name, None, u64::from(is_connected))?;
+        }
         #[cfg(feature = "grpc")]
         super::reference::rules(encoder, &self.metrics)?;
         Ok(())

@@ -15,6 +15,7 @@ mod promises;
 mod reference;
 mod slots;
 mod wire;
+mod xds;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

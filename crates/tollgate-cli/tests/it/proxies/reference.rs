@@ -14,7 +14,7 @@ use super::{STARTS_WITHIN, replaced, started};
 use crate::Place;
 use crate::serving::Serving;
 
-const ENVOY: &str = include_str!("reference.yaml");
+pub(super) const ENVOY: &str = include_str!("reference.yaml");
 
 const RULES: &str = "
 domain: rl
