@@ -28,7 +28,7 @@ use crate::service::{InlineLimits, Reading, Receipts, Service};
 use crate::start_error::StartError;
 use crate::thresholds::report;
 use crate::timeseries::{TimeSeriesOptions, Writing};
-use crate::tls::Certificate;
+use crate::tls::{Certificate, TlsProtocol};
 
 /// How long a connection that is accepted at the end may take for its request.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ impl Assembly {
             protocol: (),
             registry: Arc::clone(registry),
             runtimes: Runtimes::new(options.runtimes.clone()),
-            tls: self.certificate.clone(),
+            tls: None,
             ending: ended,
             patience: PATIENCE.min(options.grace / 2),
         };
@@ -162,10 +162,16 @@ impl Assembly {
             fronts.push(Front { kind, asked: asked.to_vec(), access, accept });
         };
         let everybody = Access::Everybody;
-        let http = clients.of(Http(Arc::clone(&self.api))).accepting();
-        add(Kind::Http, &options.listen, everybody, http);
+        let tls = |protocol| Certificate::of(self.certificate.as_ref(), protocol);
+        let http =
+            Listener { tls: tls(TlsProtocol::Http), ..clients.of(Http(Arc::clone(&self.api))) };
+        add(Kind::Http, &options.listen, everybody, http.accepting());
         #[cfg(feature = "resp")]
-        add(Kind::Resp, &options.resp, everybody, clients.of(self.resp(options)?).accepting());
+        {
+            let resp = clients.of(self.resp(options)?);
+            let resp = Listener { tls: tls(TlsProtocol::Resp), ..resp };
+            add(Kind::Resp, &options.resp, everybody, resp.accepting());
+        }
         let grpc = match options.grpc.is_empty() {
             true => None,
             false => Some(self.grpc(options).await?),
@@ -175,14 +181,15 @@ impl Assembly {
                 true => clients.runtimes.clone(),
                 false => Runtimes::new(options.grpc_runtimes.clone()),
             };
-            let listener = Listener { runtimes, ..clients.of(grpc.clone()) };
+            let tls = tls(TlsProtocol::Grpc);
+            let listener = Listener { runtimes, tls, ..clients.of(grpc.clone()) };
             add(Kind::Grpc, &options.grpc, everybody, listener.accepting());
         }
         if let Some(address) = &options.admin {
             let listener = Listener {
                 registry: Arc::clone(admin_registry),
                 // Protect the token with TLS on a network where a certificate is configured.
-                tls: self.certificate.clone().filter(|_| !address.is_local()),
+                tls: tls(TlsProtocol::Admin).filter(|_| !address.is_local()),
                 ..clients.of(Http(Arc::new(self.admin(options, address)?)))
             };
             add(Kind::Admin, core::slice::from_ref(address), Access::Owner, listener.accepting());

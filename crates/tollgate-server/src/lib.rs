@@ -94,6 +94,6 @@ pub use service::CallerLimits;
 pub use start_error::StartError;
 pub use thresholds::{MIN_SECRET_BYTES, Posted, Webhook, WebhookClient};
 pub use timeseries::TimeSeriesOptions;
-pub use tls::{Tls, TlsError};
+pub use tls::{Tls, TlsError, TlsProtocol};
 pub use tollgate_stores::AnyStore;
 pub use traces::Traces;

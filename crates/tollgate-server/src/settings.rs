@@ -5,6 +5,7 @@ use crate::options::Options;
 use crate::secret::MIN_TOKEN_BYTES;
 use crate::service::MIN_KEY_BYTES;
 use crate::start_error::StartError;
+use crate::tls::TlsProtocol;
 
 /// Rejects settings that would start a service other than the intended one.
 pub(crate) fn check(options: &Options) -> Result<(), StartError> {
@@ -66,7 +67,7 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
 /// The address of gRPC, if there is one, at which everybody may ask who reaches it, without a
 /// credential and in clear text.
 pub(crate) fn open_grpc(options: &Options) -> Option<&Address> {
-    let is_secured = options.tls.is_some();
+    let is_secured = options.tls.as_ref().is_some_and(|tls| tls.serves(TlsProtocol::Grpc));
     options.grpc.iter().find(|address| !address.is_local() && !is_secured)
 }
 
@@ -85,5 +86,8 @@ mod tests {
         assert_eq!(open_grpc(&options), Some(&address("192.0.2.1:8081")));
         options.tls = Some(Tls::new("a.pem", "a.key"));
         assert_eq!(open_grpc(&options), None);
+        let plain = Tls::new("a.pem", "a.key").protocols([TlsProtocol::Http]);
+        options.tls = Some(plain);
+        assert_eq!(open_grpc(&options), Some(&address("192.0.2.1:8081")));
     }
 }

@@ -32,6 +32,28 @@ pub struct Tls {
     /// The certificates of the authorities that sign those of clients. A client without one of
     /// theirs that is valid now is refused in the handshake. `None` asks clients for none.
     pub client_authorities: Option<PathBuf>,
+    /// The protocols that are served with TLS; all by default. A kubelet that probes over HTTP has
+    /// no certificate where clients over gRPC must have one.
+    pub protocols: Vec<TlsProtocol>,
+}
+
+/// A protocol that can be served with TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TlsProtocol {
+    /// HTTP for clients.
+    Http,
+    /// The Redis protocol.
+    Resp,
+    /// gRPC.
+    Grpc,
+    /// HTTP for administrators, beyond this machine.
+    Admin,
+}
+
+impl TlsProtocol {
+    /// Every protocol.
+    pub const ALL: [Self; 4] = [Self::Http, Self::Resp, Self::Grpc, Self::Admin];
 }
 
 /// A certificate or a private key that cannot be used.
@@ -56,13 +78,25 @@ impl Tls {
     #[must_use]
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let (certificate, key) = (certificate.into(), key.into());
-        Self { certificate, key, client_authorities: None }
+        Self { certificate, key, client_authorities: None, protocols: TlsProtocol::ALL.into() }
     }
 
     /// The same for clients that have a certificate of the authorities in this file, and no others.
     #[must_use]
     pub fn client_authorities(self, path: impl Into<PathBuf>) -> Self {
         Self { client_authorities: Some(path.into()), ..self }
+    }
+
+    /// The same for these protocols alone.
+    #[must_use]
+    pub fn protocols(self, protocols: impl Into<Vec<TlsProtocol>>) -> Self {
+        Self { protocols: protocols.into(), ..self }
+    }
+
+    /// Whether this protocol is served with TLS.
+    #[must_use]
+    pub fn serves(&self, protocol: TlsProtocol) -> bool {
+        self.protocols.contains(&protocol)
     }
 
     fn config(&self) -> Result<Configs, TlsError> {
@@ -152,6 +186,11 @@ impl Certificate {
         let first_read = files.changed();
         let configs = ArcSwap::from_pointee(files.config()?);
         Ok(Self { files, first_read, configs })
+    }
+
+    /// This one, if it serves the protocol.
+    pub(crate) fn of(this: Option<&Arc<Self>>, protocol: TlsProtocol) -> Option<Arc<Self>> {
+        this.filter(|certificate| certificate.files.serves(protocol)).cloned()
     }
 
     /// Accepts clients of this protocol, by its name for ALPN.

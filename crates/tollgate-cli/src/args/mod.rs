@@ -42,7 +42,7 @@ pub(crate) use replay::{FieldArgs, LogArgs, Replay};
 pub(crate) use scripts::{Reply, ScriptFormat, Scripts};
 pub(crate) use serve::{
     CallerLimitsArg, Family, HeadersArg, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes,
-    Unknown,
+    TlsFor, Unknown,
 };
 
 /// Exact rate limiting, from a shell.

@@ -193,6 +193,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_client_ca: Option<PathBuf>,
 
+    /// The protocols that are served with TLS; repeat it [default: all]
+    #[arg(long, value_enum, value_name = "PROTOCOL", value_delimiter = ',', requires = "tls_cert")]
+    pub(crate) tls_for: Vec<TlsFor>,
+
     /// How many threads answer, and with `--grpc` as many more for gRPC alone [default: half of the
     /// processors, since clients need some too]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
@@ -282,6 +286,26 @@ pub(crate) enum HeadersArg {
     Both,
     /// None, and no body for Envoy's clients
     Off,
+}
+
+/// A protocol that can have TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum TlsFor {
+    /// The addresses of `--listen`
+    Http,
+    /// The addresses of `--resp`
+    Resp,
+    /// The addresses of `--grpc`
+    Grpc,
+    /// The address of `--admin`, beyond this machine
+    Admin,
+}
+
+impl Serve {
+    /// Whether this protocol is served with TLS.
+    pub(crate) fn has_tls(&self, protocol: TlsFor) -> bool {
+        self.tls_cert.is_some() && (self.tls_for.is_empty() || self.tls_for.contains(&protocol))
+    }
 }
 
 /// The answer for a domain of Envoy that nobody knows.

@@ -31,6 +31,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "definitions": "what each strategy means, exactly",
     "doctor": "the checks of a Redis server, and what to do",
     "envoy": "Envoy's rate limit service: serve --grpc",
+    "envoy-gateway": "Envoy Gateway with this service in place of envoyproxy/ratelimit",
     "faults": "guarantees when something fails",
     "headers": "headers, statuses and bodies of answers",
     "holds": "reserve and commit, and how many at once",

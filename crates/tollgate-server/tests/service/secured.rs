@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tollgate::MemoryStore;
-use tollgate_server::{AnyStore, Options, Server, StartError, Tls};
+use tollgate_server::{AnyStore, Options, Server, StartError, Tls, TlsProtocol};
 
 use crate::client::Client;
 use crate::{FILE, Service, gate_of, here};
@@ -60,6 +60,23 @@ impl Service {
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
+}
+
+/// A kubelet that probes has no certificate.
+#[tokio::test]
+async fn protocols_without_tls_are_served_beside_those_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = certificate(folder.path(), "one");
+    let service = Service::with(|options| {
+        options.tls = Some(tls.clone().protocols([TlsProtocol::Grpc]));
+        options.grpc = vec![here()];
+    })
+    .await;
+    assert_eq!(service.client().await.get("/readyz").await.status, 200);
+    let stream = TcpStream::connect(crate::tcp(&service.server.grpc()[0])).await.unwrap();
+    let connector = TlsConnector::from(trusting_h2(&tls));
+    let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use tollgate_stores::AnyStore;
 use self::options::{options, threads};
 use self::signals::{ServiceSignal, Signals};
 use self::waiting::Waiting;
-use crate::args::{LogDenials, LogForm, Serve};
+use crate::args::{LogDenials, LogForm, Serve, TlsFor};
 use crate::input::{bytes, wait};
 use crate::show::{Output, duration};
 use crate::store::{service_queues, service_store};
@@ -285,12 +285,12 @@ async fn tell_of(reading: impl Future<Output = Result<Reread, ReloadError>>) {
 
 /// Prints the addresses of the service, and commands to try.
 fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Output) -> Result<()> {
-    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let scheme = |protocol| if args.has_tls(protocol) { "https" } else { "http" };
     let url_of = |scheme, address: &Address| match address {
         Address::Unix(_) => address.to_string(),
         other => format!("{scheme}://{other}"),
     };
-    let url = |address| url_of(scheme, address);
+    let url = |address| url_of(scheme(TlsFor::Http), address);
     // Before the policies are read, since warnings about them are logged.
     let policies = match &args.config {
         Some(path) => path.display().to_string(),
@@ -299,7 +299,7 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     let listening: Vec<String> = server.addresses().iter().map(url).collect();
     // On this machine administrators connect without TLS.
     let admin = server.admin().map_or("off".to_owned(), |address| {
-        url_of(if address.is_local() { "http" } else { scheme }, address)
+        url_of(if address.is_local() { "http" } else { scheme(TlsFor::Admin) }, address)
     });
     out.line(format!("listening  {}", listening.join(", ")))?;
     #[cfg(feature = "resp")]
@@ -327,7 +327,7 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     tries.extend(server.resp().first().map(resp::redis_cli(args)));
     if let Some(Address::Tcp(_)) = server.addresses().first() {
         let first = &listening[0];
-        let curl = if args.tls_cert.is_some() { "curl -k" } else { "curl" };
+        let curl = if args.has_tls(TlsFor::Http) { "curl -k" } else { "curl" };
         if !server.grpc().is_empty() || args.envoy_config.is_some() || args.envoy_xds.is_some() {
             tries.push(format!("{curl} -s {first}/json -d '{}'", envoy_question(server)));
         }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, bail};
 use tollgate_server::{
     Address, AuthOptions, Bounds, CallerLimits, EnvoyRules, Forwarded, Options, TimeSeriesOptions,
-    Tls,
+    Tls, TlsProtocol,
 };
 use tollgate_tower::answer::{Profile, Reset};
 use tollgate_tower::identity::{
@@ -13,7 +13,7 @@ use tollgate_tower::identity::{
 #[cfg(feature = "resp")]
 use super::resp;
 use crate::args::{
-    CallerLimitsArg, Family, HeadersArg, OnOff, Parameters, Serve, Slashes, Unknown,
+    CallerLimitsArg, Family, HeadersArg, OnOff, Parameters, Serve, Slashes, TlsFor, Unknown,
 };
 use crate::input::{secret, wait};
 use crate::store::time_series_options;
@@ -77,6 +77,15 @@ pub(super) fn options(args: &Serve) -> Result<Options> {
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
     if let Some(tls) = &mut options.tls {
         tls.client_authorities.clone_from(&args.tls_client_ca);
+        tls.protocols.retain(|protocol| {
+            let asked = match protocol {
+                TlsProtocol::Resp => TlsFor::Resp,
+                TlsProtocol::Grpc => TlsFor::Grpc,
+                TlsProtocol::Admin => TlsFor::Admin,
+                _ => TlsFor::Http,
+            };
+            args.has_tls(asked)
+        });
     }
     let mut bounds = Bounds::default();
     bounds.idle = wait(&args.idle_timeout)?;

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use tollgate_server::{Address, Options, RespUser, Server};
 
-use crate::args::Serve;
+use crate::args::{Serve, TlsFor};
 use crate::input::secret;
 use crate::show::Output;
 
@@ -34,7 +34,7 @@ pub(super) fn introduce(server: &Server, out: &mut Output) -> Result<()> {
 
 /// A line to try at an address of the Redis protocol.
 pub(super) fn redis_cli(args: &Serve) -> impl Fn(&Address) -> String {
-    let tls = if args.tls_cert.is_some() { " --tls --insecure" } else { "" };
+    let tls = if args.has_tls(TlsFor::Resp) { " --tls --insecure" } else { "" };
     let is_set = |name: &str| std::env::var_os(name).is_some();
     let (auth, user) = match ["TOLLGATE_RESP_PASSWORD", "TOLLGATE_RESP_USERS"].map(is_set) {
         [true, _] => ("REDISCLI_AUTH=\"$TOLLGATE_RESP_PASSWORD\" ", ""),

@@ -1,10 +1,12 @@
 """A control plane: the aggregated discovery service of xDS, in the state-of-the-world protocol.
 
-It prints its port, and then the version, the nonce and the error of each request. Each line of its
-input is a version and the rules, in JSON, that it sends from then on.
+It prints its port, and then the version, the nonce, the error and the node of each request. Each line of its
+input is a version and the rules, in JSON, that it sends from then on. With a folder of certificates
+it asks clients for theirs.
 """
 
 import json
+import pathlib
 import queue
 import sys
 import tempfile
@@ -19,7 +21,7 @@ from grpc_tools import protoc
 TYPE = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 
-def main(protos):
+def main(protos, certificates=None):
     with tempfile.TemporaryDirectory() as folder:
         files = [
             "envoy/config/core/v3/base.proto",
@@ -47,7 +49,8 @@ def main(protos):
         def read():
             for request in requests:
                 error = " ".join(request.error_detail.message.split())
-                print(json.dumps([request.version_info, request.response_nonce, error]), flush=True)
+                known = [request.version_info, request.response_nonce, error]
+                print(json.dumps([*known, request.node.id]), flush=True)
 
         threading.Thread(target=read, daemon=True).start()
         while True:
@@ -62,7 +65,15 @@ def main(protos):
     server = grpc.server(futures.ThreadPoolExecutor(4))
     handlers = {"StreamAggregatedResources": method}
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
-    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    if certificates:
+        folder = pathlib.Path(certificates)
+        key, chain, authority = [
+            (folder / name).read_bytes() for name in ("tls.key", "tls.crt", "ca.crt")
+        ]
+        secured = grpc.ssl_server_credentials([(key, chain)], authority, True)
+        print(server.add_secure_port("localhost:0", secured), flush=True)
+    else:
+        print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()
     for line in sys.stdin:
         version, rules = json.loads(line)
@@ -81,4 +92,4 @@ def main(protos):
     server.stop(None)
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

@@ -3,11 +3,13 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 
 use super::envoy::{command, find};
@@ -16,18 +18,18 @@ use super::wire::{Client, Pages};
 use super::{STARTS_WITHIN, replaced, started};
 use crate::Place;
 use crate::clients::folder;
-use crate::serving::Serving;
+use crate::serving::{LONG, Serving};
 
 struct ControlPlane {
     program: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    output: Receiver<String>,
     port: u16,
 }
 
 impl ControlPlane {
     /// None when grpcio is not installed; that has been said then.
-    fn start(place: &Path) -> Option<Self> {
+    fn start(place: &Path, certificates: Option<&Path>) -> Option<Self> {
         let python = folder("../../target/tools/grpcio/bin/python");
         if !python.exists() {
             println!("SKIPPED: grpcio is not installed: cargo xtask test installs it");
@@ -35,15 +37,16 @@ impl ControlPlane {
         }
         let mut command = Command::new(python);
         command.arg(folder("tests/it/proxies/control_plane.py"));
-        command.arg(folder("../tollgate-envoy/proto")).env("TMPDIR", place);
+        command.arg(folder("../tollgate-envoy/proto")).args(certificates).env("TMPDIR", place);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         let mut program =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python");
         let input = program.stdin.take().unwrap();
-        let mut output = BufReader::new(program.stdout.take().unwrap());
-        let mut port = String::new();
-        output.read_line(&mut port).unwrap();
-        Some(Self { program, input, output, port: port.trim().parse().unwrap() })
+        let output = BufReader::new(program.stdout.take().unwrap());
+        let (said, lines) = channel();
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|l| said.send(l)));
+        let port = lines.recv_timeout(LONG).unwrap().parse().unwrap();
+        Some(Self { program, input, output: lines, port })
     }
 
     fn send(&mut self, version: &str, rules: &Value) {
@@ -51,9 +54,14 @@ impl ControlPlane {
     }
 
     /// The version, the nonce and the error of the next request.
-    fn asked(&mut self) -> [String; 3] {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
+    fn asked(&self) -> [String; 3] {
+        let [version, nonce, error, _] = self.asked_by();
+        [version, nonce, error]
+    }
+
+    /// The same, with the node that asked.
+    fn asked_by(&self) -> [String; 4] {
+        let line = self.output.recv_timeout(LONG).expect("nobody asks");
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
     }
 }
@@ -82,7 +90,7 @@ fn rules(requests_per_unit: u32) -> Value {
 fn envoy_is_limited_by_rules_that_a_control_plane_changes_under_load() {
     let Some(program) = find() else { return };
     let place = Place::new();
-    let Some(mut plane) = ControlPlane::start(place.path()) else { return };
+    let Some(mut plane) = ControlPlane::start(place.path(), None) else { return };
     let address = format!("127.0.0.1:{}?node=limits", plane.port);
     let args = ["--grpc", "127.0.0.1:0", "--envoy-xds", &address];
     let limits = Serving::start(&place, &[&args[..], &["--envoy-unknown-domain", "deny"]].concat());
@@ -159,6 +167,60 @@ fn envoy_is_limited_by_rules_that_a_control_plane_changes_under_load() {
     assert!(log.contains("Envoy's rules replaced: 2 in number"), "{log}");
     assert!(log.contains("Envoy's rules not replaced"), "{log}");
     assert!(log.contains("is away, and the last rules stay"), "{log}");
+}
+
+/// A certificate for `localhost` and its authority, in this folder, as Envoy Gateway mounts them.
+fn certificates(folder: &Path) {
+    let authority = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // One that has the name of its issuer would be taken for a self-signed one.
+    params.distinguished_name.push(DnType::CommonName, "authority");
+    let write = |name: &str, pem: String| std::fs::write(folder.join(name), pem).unwrap();
+    write("ca.crt", params.self_signed(&authority).unwrap().pem());
+    let issuer = Issuer::new(params, authority);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    write("tls.crt", own.signed_by(&key, &issuer).unwrap().pem());
+    write("tls.key", key.serialize_pem());
+}
+
+/// The arguments of the page, with a control plane that asks for certificates.
+#[test]
+fn the_page_on_envoy_gateway_is_what_happens() {
+    const PAGE: &str = include_str!("../../../../../docs/envoy-gateway.md");
+    let place = Place::new();
+    certificates(place.path());
+    let Some(mut plane) = ControlPlane::start(place.path(), Some(place.path())) else { return };
+    let args = PAGE.lines().filter_map(|line| line.trim_start().strip_prefix("- --"));
+    let (port, folder) = (plane.port, place.path().display());
+    let args: Vec<String> = args
+        .map(|arg| {
+            let arg =
+                arg.replace("0.0.0.0:8081", "127.0.0.1:0").replace("0.0.0.0:8080", "127.0.0.1:0");
+            let arg = arg.replace("0.0.0.0:19001", "127.0.0.1:0");
+            let arg = arg.replace("envoy-gateway:18001", &format!("localhost:{port}"));
+            format!("--{}", arg.replace("/certs/", &format!("{folder}/")))
+        })
+        .collect();
+    assert!(args.len() > 7, "{args:?}");
+    let mut command = place.std(&["serve", "--admin", "127.0.0.1:0"]);
+    command.env_remove("TOLLGATE_STORE").args(&args);
+    let limits = Serving::start_command(command);
+    assert_eq!(plane.asked_by(), ["", "", "", "envoy-ratelimit"]);
+    let mut probe = limits.client();
+    let mut get = |path: &str| probe.ask("GET", path, "").unwrap();
+    assert_eq!((get("/healthz").0, get("/readyz").0, get("/healthcheck").0), (200, 503, 500));
+    plane.send("1", &rules(3));
+    assert_eq!(plane.asked_by(), ["1", "nonce of 1", "", "envoy-ratelimit"]);
+    assert_eq!((get("/readyz").0, get("/healthcheck")), (200, (200, "OK".to_owned())));
+    let question =
+        r#"{"domain": "rl", "descriptors": [{"entries": [{"key": "any", "value": "x"}]}]}"#;
+    let said: Vec<_> = (0..4).map(|_| probe.ask("POST", "/json", question).unwrap().0).collect();
+    assert_eq!(said, [200, 200, 200, 429]);
+    let page = probe.ask("GET", "/metrics", "").unwrap().1;
+    let over = "ratelimit_service_rate_limit_over_limit{domain=\"rl\",key1=\"any\"} 1";
+    assert!(page.contains(over), "{page}");
 }
 
 #[test]
