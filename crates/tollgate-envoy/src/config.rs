@@ -139,11 +139,7 @@ impl Config {
 
     /// Every rule with its domain, in no order.
     pub fn rules(&self) -> impl Iterator<Item = (&str, &Rule)> {
-        self.domains.iter().flat_map(|(name, domain)| {
-            let mut all = Vec::new();
-            domain.level.list(&mut all);
-            all.into_iter().map(|rule| (&**name, rule))
-        })
+        self.domains.iter().flat_map(|(name, domain)| domain.rules().map(|rule| (&**name, rule)))
     }
 
     /// The warnings of each file that has any: entries that are allowed, but probably not intended.
@@ -165,6 +161,13 @@ impl Level {
 }
 
 impl Domain {
+    /// Its rules, in no order.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let mut all = Vec::new();
+        self.level.list(&mut all);
+        all.into_iter()
+    }
+
     /// The meaning of its rules together.
     #[must_use]
     pub fn meaning(&self) -> Meaning {

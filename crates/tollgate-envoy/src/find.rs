@@ -63,8 +63,9 @@ impl<'c> Found<'c> {
     }
 
     /// The parts of its path ([`Rule::steps`]) with the values of these entries, the entries that
-    /// found it, where the file says so: `detailed_metric` has all of them, and `value_to_metric`
-    /// that of its entry. Values that share a count are the pattern. `None` for a rule without.
+    /// found it, where the file asks for them: `detailed_metric` has all of them, and
+    /// `value_to_metric` that of its entry. Values that share a count are the pattern. `None` for a
+    /// rule without.
     pub fn steps<'e>(
         &self,
         entries: impl Iterator<Item = (&'e str, &'e str)>,

@@ -44,6 +44,7 @@ mod clock;
 mod console;
 mod denials;
 mod envoy;
+mod envoy_files;
 mod fullness;
 #[cfg(feature = "grpc")]
 mod grpc;
@@ -79,6 +80,7 @@ pub use auth_options::{AuthOptions, Forwarded};
 pub use check_log::CheckLog;
 pub use denials::{Denials, Subjects};
 pub use envoy::{EnvoyOptions, EnvoyRules, XdsOptions, XdsTls};
+pub use envoy_files::EnvoyFiles;
 pub use fullness::Fullness;
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;

@@ -10,9 +10,15 @@ pub(crate) enum Config {
     ///
     /// Reports all problems of a file in one run, each with its place and a correction.
     ///
+    /// A folder, and a YAML file with `domain` and without `version`, has the rules of
+    /// envoyproxy/ratelimit, as `serve --envoy-config` reads them.
+    ///
     /// Exits with 0 when the files are valid, also with warnings; with 1 when there are warnings
     /// and --deny-warnings is given; with 2 on errors.
-    #[command(after_help = "Example: tollgate config check examples/policies/api.toml")]
+    #[command(
+        after_help = "Examples:\n  tollgate config check examples/policies/api.toml\n  tollgate \
+                            config check --envoy examples/envoy/limits.yaml"
+    )]
     Check(ConfigCheck),
     /// Print the JSON Schema of policy files, for editors
     #[command(after_help = "Example: tollgate config schema > policies.schema.json")]
@@ -47,9 +53,17 @@ pub(crate) enum ImportFrom {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCheck {
-    /// The files: `.toml`, `.yaml` or `.yml`
+    /// The files: `.toml`, `.yaml` or `.yml`; or folders of Envoy's rules
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+
+    /// All of them are rules of envoyproxy/ratelimit
+    #[arg(long)]
+    pub(crate) envoy: bool,
+
+    /// Make one domain of files that have the same, as `serve --envoy-merge-domains` does
+    #[arg(long)]
+    pub(crate) merge_domains: bool,
 
     /// Exit with 1 when there is a warning
     #[arg(long)]

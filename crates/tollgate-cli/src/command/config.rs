@@ -1,5 +1,7 @@
 //! `config`: validates policy files, and prints the schema for editors.
 
+mod envoy;
+
 use std::path::Path;
 
 use anyhow::Result;
@@ -20,6 +22,14 @@ const BROKEN: u8 = 2;
 
 /// The exit code for warnings, if they are denied.
 const WARNED: u8 = 1;
+
+/// A file that was checked.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Json {
+    Policies(FileJson),
+    Envoy(envoy::FileJson),
+}
 
 #[derive(Debug, Serialize)]
 struct FileJson {
@@ -96,9 +106,10 @@ struct OverrideJson {
 /// Checks every file, whatever is wrong with the earlier ones.
 pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
     let on_cluster = args.store.as_deref().map_or(Ok(false), is_cluster)?;
-    let mut code = 0;
-    let mut all = Vec::new();
-    for (number, path) in args.files.iter().enumerate() {
+    let (rules, files): (Vec<_>, Vec<_>) =
+        args.files.iter().partition(|path| args.envoy || envoy::is_rules(path));
+    let (mut code, mut all) = (0, Vec::new());
+    for (number, path) in files.iter().enumerate() {
         let read = Policies::load(path);
         let problems = problems(&read, on_cluster);
         let worst = match &read {
@@ -108,7 +119,7 @@ pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
         };
         code = code.max(worst);
         if args.json {
-            all.push(FileJson::new(path, &read, &problems));
+            all.push(Json::Policies(FileJson::new(path, &read, &problems)));
             continue;
         }
         if number > 0 {
@@ -119,6 +130,14 @@ pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
             out.line("")?;
         }
         out.text(&text(path, &read, &problems, args.deny_warnings)?)?;
+    }
+    if !rules.is_empty() {
+        if !args.json && !files.is_empty() {
+            out.line("")?;
+        }
+        let (worst, checked) = envoy::check(args, &rules, out)?;
+        code = code.max(worst);
+        all.extend(checked.into_iter().map(Json::Envoy));
     }
     if args.json {
         out.json(&all)?;

@@ -22,7 +22,7 @@ pub(super) struct Judged {
     pub(super) status: DescriptorStatus,
     /// Whether it counts among those that deny only together.
     pub(super) is_quota: bool,
-    /// Whether it never denies, so that no client is told of it.
+    /// Whether it never denies, so that no client hears of it.
     pub(super) is_shadow: bool,
     /// Whether no waiting helps: it is banned, or its hits are above the capacity.
     pub(super) is_never: bool,

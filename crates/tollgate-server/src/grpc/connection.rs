@@ -98,7 +98,7 @@ struct Shared {
     reflection: Boxed,
     reflection_v1alpha: Boxed,
     reporter: HealthReporter,
-    /// Whether the service ends, held while health is told.
+    /// Whether the service ends; locked while health is set.
     is_closed: Mutex<bool>,
     /// The budget of memory for calls and their messages.
     budget: Arc<Budget>,

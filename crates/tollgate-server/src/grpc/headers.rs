@@ -38,7 +38,7 @@ impl<'t> Templates<'t> {
         made.or_else(|| self.live.template(self.planned.get(place)?.rule?))
     }
 
-    /// The limits of a request: those of this answer, and those of the others that are told.
+    /// The limits of a request: those of this answer, and the others that clients hear of.
     pub(super) fn of(&self, told: &Asked, judged: &[Judged]) -> Limits<'_> {
         let bound = told.places.iter().filter_map(|place| self.get(*place)).collect();
         let others = judged.iter().enumerate().filter(|(_, judged)| judged.is_told());

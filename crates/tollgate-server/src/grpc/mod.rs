@@ -2,12 +2,12 @@
 //!
 //! A call passes from `connection.rs`, which bounds HTTP/2, to `envoy.rs`, which the generated code
 //! calls, and to `rls.rs`. That reads the question (`question.rs`), finds the count of each
-//! descriptor (`plan.rs`), asks the store (`decide.rs`), and writes the answer (`answer.rs`, `headers.rs`). A
-//! request that settles holds or has an id goes through `settle.rs` first, and a domain without
-//! rules to `policies.rs`. Kuadrant's service (`kuadrant.rs`) asks the same, and places holds
-//! (`reservation.rs`).
+//! descriptor (`plan.rs`), asks the store (`decide.rs`), and writes the answer (`answer.rs`,
+//! `headers.rs`). A request that settles holds or has an id goes through `settle.rs` first, and a
+//! domain without rules to `policies.rs`. Kuadrant's service (`kuadrant.rs`) asks the same, and
+//! places holds (`reservation.rs`).
 //!
-//! Rules (`rules.rs`) come from files (`rule_files.rs`) or from a control plane (`xds.rs`).
+//! Rules (`rules.rs`) come from files (`../envoy_files.rs`) or from a control plane (`xds.rs`).
 //!
 //! The transport is `front.rs`, `inbound.rs`, `frames.rs`, `calls.rs` and `delivery.rs`.
 
@@ -30,7 +30,6 @@ mod policies;
 mod question;
 mod reservation;
 mod rls;
-mod rule_files;
 mod rules;
 mod settle;
 mod xds;

@@ -1,5 +1,6 @@
 //! The rules in force.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -8,9 +9,9 @@ use tollgate_envoy::proto::rules::RateLimitConfig;
 use tollgate_envoy::{Config, Counting, Rule, SameDomain};
 use tollgate_tower::answer::HeaderTemplate;
 
-use super::rule_files::{Files, RuleFiles};
 use super::xds::Xds;
 use crate::envoy::{EnvoyOptions, EnvoyRules};
+use crate::envoy_files::EnvoyFiles;
 use crate::metrics::{Metrics, Reloaded, RuleCounts};
 use crate::start_error::StartError;
 
@@ -29,14 +30,14 @@ pub(super) struct Rules {
 #[derive(Debug)]
 enum Source {
     None,
-    Files(RuleFiles),
+    Files(PathBuf),
     Xds(Xds),
 }
 
-/// What a source has.
+/// The rules as a source has them.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Found {
-    Files(Files),
+    Files(EnvoyFiles),
     Resources(Vec<RateLimitConfig>),
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Live {
     has_replaces: bool,
     /// The counters of each, if they are asked for.
     counts: Vec<Arc<RuleCounts>>,
-    /// What they were read from.
+    /// Their source's form.
     found: Found,
 }
 
@@ -128,15 +129,15 @@ impl Rules {
         };
         let source = match &options.rules {
             EnvoyRules::None => Source::None,
-            EnvoyRules::Files(path) => Source::Files(RuleFiles::new(path.clone())),
+            EnvoyRules::Files(path) => Source::Files(path.clone()),
             EnvoyRules::Xds(options) => {
                 let xds = Xds::new(options.clone(), metrics.clone());
                 Source::Xds(xds.map_err(StartError::Options)?)
             }
         };
         let live = match &source {
-            Source::Files(files) => {
-                let found = files.read().map(Found::Files);
+            Source::Files(path) => {
+                let found = EnvoyFiles::read(path).map(Found::Files);
                 let live = found.and_then(|found| Live::new(found, same_domain, &metrics));
                 live.map_err(StartError::Options)?
             }
@@ -167,13 +168,13 @@ impl Rules {
     pub(super) async fn follow(self: Arc<Self>) {
         match &self.source {
             Source::None => {}
-            Source::Files(files) => {
+            Source::Files(path) => {
                 let mut last = Ok(match &self.live().found {
                     Found::Files(files) => files.clone(),
-                    Found::Resources(_) => Files::default(),
+                    Found::Resources(_) => EnvoyFiles::default(),
                 });
                 loop {
-                    last = files.other_than(&last).await;
+                    last = EnvoyFiles::other_than(path, &last).await;
                     // It was logged.
                     let _ = self.take_apart(last.clone().map(Found::Files)).await;
                 }
@@ -187,9 +188,9 @@ impl Rules {
 
     /// Reads files again. A control plane sends changes by itself.
     pub(super) async fn reread(self: Arc<Self>) {
-        if let Source::Files(files) = &self.source {
+        if let Source::Files(path) = &self.source {
             // It was logged.
-            let _ = self.take_apart(files.read_apart().await.map(Found::Files)).await;
+            let _ = self.take_apart(EnvoyFiles::read_apart(path).await.map(Found::Files)).await;
         }
     }
 

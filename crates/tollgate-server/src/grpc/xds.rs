@@ -12,7 +12,7 @@ use futures_util::stream;
 use rand::RngExt as _;
 use tokio::sync::mpsc;
 use tollgate_envoy::proto::core::Node;
-use tollgate_envoy::proto::discovery::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use tollgate_envoy::proto::discovery::aggregated_discovery_service_client as discovery_client;
 use tollgate_envoy::proto::discovery::{DiscoveryRequest, DiscoveryResponse};
 use tollgate_envoy::proto::rpc::Status as Refusal;
 use tollgate_envoy::proto::rules::RateLimitConfig;
@@ -59,7 +59,7 @@ struct Progress {
 
 impl Xds {
     /// # Errors
-    /// An address that is none, or files of TLS that cannot be used.
+    /// An invalid address, or files of TLS that cannot be used.
     pub(super) fn new(options: XdsOptions, metrics: Metrics) -> Result<Self, String> {
         let target = Target::new(&options)?;
         metrics.set_control_plane(false);
@@ -111,9 +111,11 @@ impl Xds {
         F: Future<Output = Result<(), String>>,
     {
         let channel = Channel::connect(&self.target).await.map_err(Status::unavailable)?;
-        let mut client =
-            AggregatedDiscoveryServiceClient::with_origin(channel, self.target.origin().clone())
-                .max_decoding_message_size(MAX_RESPONSE_BYTES);
+        let mut client = discovery_client::AggregatedDiscoveryServiceClient::with_origin(
+            channel,
+            self.target.origin().clone(),
+        )
+        .max_decoding_message_size(MAX_RESPONSE_BYTES);
         // Each response is answered before the next one is read: there is never a second one.
         let (requests, mut asked) = mpsc::channel(1);
         let send = async |request| {

@@ -46,7 +46,7 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// The address is none, or the files of TLS cannot be used now.
+    /// The address is invalid, or the files of TLS cannot be used now.
     pub(super) fn new(options: &XdsOptions) -> Result<Self, String> {
         let XdsOptions { address, tls, .. } = options;
         let wrong = || format!("`{address}` is not the address of a control plane: HOST:PORT");

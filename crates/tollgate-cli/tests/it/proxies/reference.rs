@@ -1,6 +1,6 @@
-//! What envoyproxy/ratelimit's own integration tests (f2fb157) state, with Envoy before real pages
-//! and the rules in the meaning of the reference. Windows are a year long where a test must not
-//! meet an end of one, and a second where it waits for it.
+//! The statements of envoyproxy/ratelimit's own integration tests (f2fb157), with Envoy before
+//! real pages and the rules in the meaning of the reference. Windows are a year long where a test
+//! must not meet an end of one, and a second where it waits for it.
 
 use std::net::SocketAddr;
 use std::thread;

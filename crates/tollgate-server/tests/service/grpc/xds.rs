@@ -34,7 +34,7 @@ async fn service_with(address: &str, change: impl FnOnce(&mut Options)) -> Servi
     .await
 }
 
-/// What health says: 1 is SERVING, and 2 NOT_SERVING.
+/// The answer of health: 1 is SERVING, and 2 NOT_SERVING.
 async fn health(wire: &Wire) -> i32 {
     let mut client = HealthClient::with_origin(wire.clone(), origin());
     let request = HealthCheckRequest { service: "ratelimit".to_owned() };
