@@ -59,10 +59,17 @@ fn method(pattern: &Pattern) -> Option<String> {
 
 fn path(pattern: &Pattern) -> Option<String> {
     let (text, end) = match pattern {
-        Pattern::Exact(text) => (text, ""),
-        Pattern::Prefix(text) => (text, "*"),
+        Pattern::Exact(text) => (&**text, ""),
+        Pattern::Prefix(text) => (&**text, "*"),
+        Pattern::Glob(glob) => match glob.text().strip_suffix('*') {
+            Some(text) => (text, "*"),
+            None => (glob.text(), ""),
+        },
         _ => return None,
     };
+    if let Some(right) = no_regular_expression(text, end) {
+        return Some(right);
+    }
     // The rest is never part of a path, and needs no escape.
     let path = text.split(['?', '#']).next().unwrap_or_default();
     let mut form = match path.split_once("://") {
@@ -73,11 +80,30 @@ fn path(pattern: &Pattern) -> Option<String> {
         return Some("it without: a segment of dots and a zero byte are refused in a path".into());
     }
     // Everything that begins with `/` is what `*` matches: more than was intended.
-    if form == "/*" && **text != *"/" {
+    if form == "/*" && text != "/" {
         form = "`/`, or what the path begins with".to_owned();
         return Some(form);
     }
     (form != format!("{text}{end}")).then(|| format!("`{form}`"))
+}
+
+/// What to write in place of a regular expression, which a path never looks like.
+fn no_regular_expression(text: &str, end: &str) -> Option<String> {
+    let plain = text.strip_prefix('^').unwrap_or(text);
+    let is_one = plain.len() < text.len() || text.ends_with('$') || text.contains("(?");
+    let is_path = |plain: &str| {
+        plain.starts_with('/') && !plain.contains(['(', '[', '{', '|', '?', '+', '\\', '^', '$'])
+    };
+    is_one.then(|| {
+        let plain = format!("{plain}{end}");
+        let plain = plain.strip_suffix('$').unwrap_or(&plain);
+        let plain = plain.replace("[^/]+", "*").replace("[^/]*", "*").replace(".*", "*");
+        let like = if is_path(&plain) { plain } else { "/api/*".to_owned() };
+        format!(
+            "`{like}`, as a pattern is no regular expression: a `*` is one segment, and at the end \
+             whatever follows; a list has several"
+        )
+    })
 }
 
 /// The path setting of `tollgate serve` and the layer under which this pattern matches, and its
@@ -178,6 +204,10 @@ fn host(pattern: &Pattern) -> Option<String> {
         Pattern::Exact(text) => ("", &**text, ""),
         Pattern::Prefix(text) => ("", &**text, "*"),
         Pattern::Below(text) => ("*", &**text, ""),
+        Pattern::Glob(glob) => match glob.text().strip_suffix('*') {
+            Some(text) => ("", text, "*"),
+            None => ("", glob.text(), ""),
+        },
         _ => return None,
     };
     if !text.is_ascii() {

@@ -1,11 +1,12 @@
 //! An index over many lists of conditions: it finds candidates by one value each, then tests them
 //! in order.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::field::{Field, Fields, value};
+use crate::glob::Glob;
 use crate::list::ValueList;
 use crate::network::{NetworkMap, client_address, parse_client};
 use crate::pattern::{Condition, Pattern, SHORT, normal};
@@ -30,8 +31,8 @@ type Hash = foldhash::fast::RandomState;
 #[derive(Debug)]
 enum Rest {
     Few(Condition),
-    /// A condition with many patterns, with a separate index.
-    Many(Box<Filed>),
+    /// A condition with many patterns, with a separate index, and whether it is negated.
+    Many(Box<Filed>, bool),
 }
 
 /// The lists filed under one field.
@@ -63,14 +64,23 @@ struct PrefixOf {
 impl Index {
     /// Builds the index. The number of a list is its position.
     pub(crate) fn new(lists: Vec<Vec<Condition>>) -> Self {
-        let anchors = anchors(&lists);
+        let (anchors, by_end) = (anchors(&lists), by_end(&lists));
         let mut index = Self { rests: Vec::new(), always: Vec::new(), fields: Vec::new() };
         for ((number, mut list), anchor) in (0..).zip(lists).zip(anchors) {
             match anchor {
                 Some(at) => {
-                    let anchor = list.remove(at);
+                    // A part of a text finds more than the text does: the rest is still tested.
+                    let is_whole = list[at].any_of.iter().all(|pattern| pattern.glob().is_none());
+                    let anchor = if is_whole { list.remove(at) } else { list[at].clone() };
                     let filed = index.filed(&anchor.field);
-                    anchor.any_of.iter().for_each(|pattern| filed.file(pattern, number));
+                    for pattern in &anchor.any_of {
+                        match pattern.glob().filter(|glob| by_end.contains(*glob)) {
+                            None => filed.file(pattern, number),
+                            Some(glob) => {
+                                filed.ends.push(glob.ends().bytes().rev().collect(), number);
+                            }
+                        }
+                    }
                 }
                 None => index.always.push(number),
             }
@@ -131,23 +141,25 @@ impl Index {
 
 impl Rest {
     fn new(condition: Condition) -> Self {
-        if condition.any_of.len() <= SHORT || condition.field.is_clock() {
+        let has_glob = condition.any_of.iter().any(|pattern| pattern.glob().is_some());
+        if condition.any_of.len() <= SHORT || condition.field.is_clock() || has_glob {
             return Self::Few(condition);
         }
+        let negated = condition.negated;
         let mut filed = Filed::new(condition.field);
         condition.any_of.iter().for_each(|pattern| filed.file(pattern, 0));
         filed.link();
-        Self::Many(Box::new(filed))
+        Self::Many(Box::new(filed), negated)
     }
 
     #[inline]
     fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
         match self {
             Self::Few(condition) => condition.holds(fields),
-            Self::Many(filed) => {
+            Self::Many(filed, negated) => {
                 let mut found = Found::new();
                 filed.find(fields, &mut found);
-                !found.is_empty()
+                found.is_empty() == *negated
             }
         }
     }
@@ -173,6 +185,7 @@ impl Filed {
                 push(self.exact.entry(text.clone()).or_default(), number);
             }
             Pattern::Prefix(text) => self.begins.push(text.bytes().collect(), number),
+            Pattern::Glob(glob) => self.begins.push(glob.begins().bytes().collect(), number),
             Pattern::Below(text) => self.ends.push(text.bytes().rev().collect(), number),
             Pattern::Network(net) => push(self.networks.entry(*net), number),
             Pattern::Listed(list) => match self.listed.iter_mut().find(|(of, _)| of == list) {
@@ -239,7 +252,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
     let rank = |condition: &Condition| {
         let weak = |pattern: &Pattern| match pattern {
             Pattern::Exact(_) | Pattern::Hashed(_) => 0,
-            Pattern::Prefix(_) | Pattern::Below(_) => 1,
+            Pattern::Prefix(_) | Pattern::Glob(_) | Pattern::Below(_) => 1,
             Pattern::Network(_) | Pattern::Listed(_) => 1,
             Pattern::Any | Pattern::Recurring(_) => 2,
         };
@@ -253,10 +266,33 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
     lists
         .iter()
         .map(|list| {
-            let each = list.iter().enumerate().filter(|(_, it)| !it.field.is_clock());
+            // No value leads to a time, nor to what a value must not be.
+            let each = list.iter().enumerate();
+            let each = each.filter(|(_, it)| !it.field.is_clock() && !it.negated);
             each.min_by_key(|(_, condition)| rank(condition)).map(|(at, _)| at)
         })
         .collect()
+}
+
+/// The globs whose end fewer lists have than their beginning: they are filed under that.
+fn by_end(lists: &[Vec<Condition>]) -> HashSet<Glob> {
+    let mut begins: HashMap<&str, u32, Hash> = HashMap::default();
+    let mut ends: HashMap<&str, u32, Hash> = HashMap::default();
+    let globs = || {
+        let patterns = lists.iter().flatten().flat_map(|condition| &condition.any_of);
+        patterns.filter_map(Pattern::glob)
+    };
+    for glob in globs() {
+        *begins.entry(glob.begins()).or_default() += 1;
+        *ends.entry(glob.ends()).or_default() += 1;
+    }
+    // Without a text there, every value is like it.
+    let count = |all: &HashMap<&str, u32, Hash>, part: &str| match part {
+        "" => u32::MAX,
+        _ => all.get(part).copied().unwrap_or_default(),
+    };
+    let is_rarer = |glob: &&Glob| count(&ends, glob.ends()) < count(&begins, glob.begins());
+    globs().filter(is_rarer).cloned().collect()
 }
 
 /// Adds a number once, also if a condition has the same pattern twice.
@@ -326,6 +362,7 @@ mod tests {
         let text = prop_oneof![
             "[ab./]{1,4}",
             "[ab./]{1,3}\\*",
+            "[ab./]{0,2}\\*[ab./]{1,2}\\*?",
             Just("*".to_owned()),
             "\\*\\.[ab]",
             "1\\.[0-3]\\.\\*",
@@ -338,9 +375,10 @@ mod tests {
             9 => prop::collection::vec(text.clone(), 1..3),
             1 => prop::collection::vec(text, 17..30),
         ];
-        prop::collection::vec((field, texts, any::<bool>()), 0..3).prop_map(|list| {
+        let each = (field, texts, any::<bool>(), prop::bool::weighted(0.2));
+        prop::collection::vec(each, 0..3).prop_map(|list| {
             let mut conditions: Vec<Condition> = Vec::new();
-            for (field, texts, listed) in list {
+            for (field, texts, listed, negated) in list {
                 let field = Field::parse(field).unwrap();
                 // The same networks, in a separate list.
                 if listed && field == Field::Ip && conditions.iter().all(|c| c.field != field) {
@@ -354,7 +392,8 @@ mod tests {
                 let parse = |text: &String| Pattern::read(&field, text).ok();
                 let any_of: Vec<_> = texts.iter().filter_map(parse).collect();
                 if !any_of.is_empty() && conditions.iter().all(|c| c.field != field) {
-                    conditions.push(Condition::new(field, any_of));
+                    let condition = Condition::new(field, any_of);
+                    conditions.push(if negated { condition.negate() } else { condition });
                 }
             }
             conditions

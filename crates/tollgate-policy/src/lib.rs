@@ -60,6 +60,7 @@ mod cost;
 mod field;
 mod form;
 mod gate;
+mod glob;
 mod index;
 mod key_table;
 mod lines;

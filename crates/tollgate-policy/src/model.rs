@@ -129,6 +129,21 @@ impl Policy {
         Ok(self)
     }
 
+    /// Adds a condition: `field` must match none of these patterns.
+    ///
+    /// # Errors
+    /// An invalid field or pattern.
+    pub fn when_not<'p>(
+        self,
+        field: &str,
+        none_of: impl IntoIterator<Item = &'p str>,
+    ) -> Result<Self, ParseError> {
+        let mut this = self.when(field, none_of)?;
+        let negated = this.when.pop().map(Condition::negate);
+        this.when.extend(negated);
+        Ok(this)
+    }
+
     /// Adds a subject with its limits.
     #[must_use]
     pub fn entry(mut self, entry: Entry) -> Self {

@@ -9,6 +9,7 @@ use tollgate::{ParseError, Time};
 
 use crate::clock::{LocalMinute, Recurrence, local_text};
 use crate::field::{Field, Fields, value};
+use crate::glob::Glob;
 use crate::list::ValueList;
 use crate::network::{client_address, parse_client, parse_network, parse_prefix};
 
@@ -48,6 +49,8 @@ pub enum Pattern {
     Hashed(Box<str>),
     /// A value that begins with this text.
     Prefix(Box<str>),
+    /// A value with a `*` before its end.
+    Glob(Glob),
     /// A host below this one: `.example.com`, including the dot.
     Below(Box<str>),
     /// An address in this network.
@@ -61,6 +64,14 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// The text that every value begins with, and that which it ends with.
+    pub(crate) fn glob(&self) -> Option<&Glob> {
+        match self {
+            Self::Glob(glob) => Some(glob),
+            _ => None,
+        }
+    }
+
     /// As [`Pattern::parse`], without the check against the form that fronts provide.
     pub(crate) fn read(field: &Field, text: &str) -> Result<Self, ParseError> {
         if text.is_empty() {
@@ -104,14 +115,7 @@ impl Pattern {
             },
         };
         if let Some(star) = rest.find('*') {
-            let star = star + (text.len() - rest.len()) * usize::from(below.is_some());
-            return Err(ParseError::at(
-                text,
-                star..star + 1,
-                "a `*` cannot stand here",
-                "it stands at the end, e.g. `/api/*`, alone, or before the dot of a host, e.g. \
-                 `*.example.com`",
-            ));
+            return Glob::parse(field, text, star).map(Self::Glob);
         }
         match (pattern(rest.into()), field) {
             (Self::Exact(text), Field::Ip) => {
@@ -134,6 +138,7 @@ impl Pattern {
         match self {
             Self::Exact(text) | Self::Hashed(text) => **text == *value,
             Self::Prefix(text) => value.starts_with(&**text),
+            Self::Glob(glob) => glob.holds(value),
             Self::Below(text) => value.len() > text.len() && value.ends_with(&**text),
             Self::Network(net) => parse_client(value).is_some_and(|told| net.contains(&told)),
             Self::Listed(list) => list.holds(value),
@@ -145,7 +150,7 @@ impl Pattern {
 
     /// True for a pattern over a text; fronts provide an address as text in one form.
     fn is_text(&self) -> bool {
-        matches!(self, Self::Prefix(_) | Self::Below(_))
+        matches!(self, Self::Prefix(_) | Self::Glob(_) | Self::Below(_))
     }
 
     /// The network of these addresses, if they are one.
@@ -164,6 +169,8 @@ impl Pattern {
             (Self::Hashed(mine), Self::Hashed(theirs)) => mine == theirs,
             (pattern, Self::Exact(text)) => pattern.holds(text),
             (Self::Prefix(mine), Self::Prefix(theirs)) => theirs.starts_with(&**mine),
+            (Self::Prefix(mine), Self::Glob(theirs)) => theirs.begins().starts_with(&**mine),
+            (Self::Glob(mine), Self::Glob(theirs)) => mine == theirs,
             (Self::Recurring(mine), Self::Recurring(theirs)) => mine.covers(theirs),
             (Self::Below(mine), Self::Below(theirs)) => theirs.ends_with(&**mine),
             (Self::Listed(mine), theirs) => {
@@ -185,6 +192,10 @@ impl Pattern {
             (Self::Hashed(_), _) | (_, Self::Hashed(_)) => false,
             (Self::Exact(text), pattern) | (pattern, Self::Exact(text)) => !pattern.holds(text),
             (Self::Prefix(a), Self::Prefix(b)) => !a.starts_with(&**b) && !b.starts_with(&**a),
+            (Self::Prefix(a), Self::Glob(b)) | (Self::Glob(b), Self::Prefix(a)) => {
+                !a.starts_with(b.begins()) && !b.begins().starts_with(&**a)
+            }
+            (Self::Glob(a), Self::Glob(b)) => a.is_disjoint(b),
             (Self::Recurring(a), Self::Recurring(b)) => a.is_disjoint(b),
             (Self::Below(a), Self::Below(b)) => !a.ends_with(&**b) && !b.ends_with(&**a),
             (a, b) => {
@@ -201,6 +212,7 @@ impl fmt::Display for Pattern {
             Self::Exact(text) => f.write_str(text),
             Self::Hashed(hash) => write!(f, "{HASHED}{hash}"),
             Self::Prefix(text) => write!(f, "{text}*"),
+            Self::Glob(glob) => write!(f, "{glob}"),
             Self::Below(text) => write!(f, "*{text}"),
             Self::Network(net) => write!(f, "{net}"),
             Self::Listed(list) => write!(f, "{list}"),
@@ -218,6 +230,8 @@ pub struct Condition {
     pub field: Field,
     /// The patterns, at least one.
     pub any_of: Vec<Pattern>,
+    /// Whether the field must match none of them. A request without the field satisfies that.
+    pub negated: bool,
 }
 
 impl Condition {
@@ -238,7 +252,13 @@ impl Condition {
                 also.into_iter().filter(|exact| !any_of.contains(exact)).collect::<Vec<_>>(),
             );
         }
-        Self { field, any_of }
+        Self { field, any_of, negated: false }
+    }
+
+    /// The opposite condition.
+    #[must_use]
+    pub fn negate(self) -> Self {
+        Self { negated: !self.negated, ..self }
     }
 
     /// Whether it names an API key in clear.
@@ -259,12 +279,17 @@ impl Condition {
         }
     }
 
-    /// True when the request has the field and it matches one of the patterns.
+    /// True when the request has the field and it matches one of the patterns; the opposite if it
+    /// is negated.
     #[inline]
     pub(crate) fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
         if self.field.is_clock() {
             return self.local(fields.now()).is_some_and(|minute| self.holds_at(minute));
         }
+        self.matches(fields) != self.negated
+    }
+
+    fn matches<F: Fields + ?Sized>(&self, fields: &F) -> bool {
         let Some(value) = value(fields, &self.field) else { return false };
         let value = normal(&self.field, value);
         if self.any_of.iter().any(|pattern| pattern.holds(&value)) {
@@ -291,7 +316,7 @@ impl Condition {
             Pattern::Recurring(when) => when.holds(minute),
             _ => false,
         };
-        self.any_of.iter().any(holds)
+        self.any_of.iter().any(holds) != self.negated
     }
 
     /// The value that a request has for this condition; for a time or a day the minute of the week
@@ -308,6 +333,16 @@ impl Condition {
         if self.field != other.field {
             return false;
         }
+        match (self.negated, other.negated) {
+            (false, false) => self.is_wider(other),
+            (true, true) => other.is_wider(self),
+            (true, false) => self.shares_none(other),
+            (false, true) => false,
+        }
+    }
+
+    /// True when each value of `other` is one of these.
+    fn is_wider(&self, other: &Self) -> bool {
         // Most are short, and building a set for each pair would take longer than comparing.
         if self.any_of.len() * other.any_of.len() <= SHORT {
             let mine = |theirs: &Pattern| self.any_of.iter().any(|mine| mine.covers(theirs));
@@ -325,6 +360,16 @@ impl Condition {
         if self.field != other.field {
             return false;
         }
+        match (self.negated, other.negated) {
+            (false, false) => self.shares_none(other),
+            (true, false) => self.is_wider(other),
+            (false, true) => other.is_wider(self),
+            (true, true) => false,
+        }
+    }
+
+    /// True when no value is one of both.
+    fn shares_none(&self, other: &Self) -> bool {
         if self.any_of.len() * other.any_of.len() <= SHORT {
             let mine = |theirs: &Pattern| self.any_of.iter().all(|mine| mine.is_disjoint(theirs));
             return other.any_of.iter().all(mine);
@@ -377,7 +422,7 @@ pub(crate) fn normal<'v>(field: &Field, value: Cow<'v, str>) -> Cow<'v, str> {
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = ", self.field)?;
+        write!(f, "{} {} ", self.field, if self.negated { "!=" } else { "=" })?;
         for (i, pattern) in self.any_of.iter().enumerate() {
             if i > 0 {
                 f.write_str(" | ")?;

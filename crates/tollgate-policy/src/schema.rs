@@ -46,8 +46,19 @@ fn times() -> Value {
         let several = json!({ "type": "array", "items": one, "minItems": 1, "maxItems": 10_000 });
         json!({ "description": what, "anyOf": [one, several] })
     };
+    let one = json!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": { "$ref": "#/$defs/Patterns" },
+    });
+    let several = json!({ "type": "array", "items": one, "minItems": 1, "maxItems": 64 });
     let (time, day) = ("([01][0-9]|2[0-3]):[0-5][0-9]", "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)");
     json!({
+        "not": {
+            "description": "A field that must match none of its patterns, or a list of them.",
+            "anyOf": [one, several],
+        },
         "time": texts(
             format!("^{time}-{time}( .+)?$"),
             "A span of each day, such as `22:00-06:00 Europe/Berlin`; without a zone UTC.",

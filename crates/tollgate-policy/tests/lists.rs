@@ -87,6 +87,68 @@ fn a_list_of_any_field_is_a_condition() {
     }
 }
 
+/// Which policy a request has: the first of these, else none.
+#[test]
+fn globs_and_what_must_not_match_choose_the_policy() {
+    let policy = |name: &str, when: &str| {
+        let limits = "limits = [{ subject = \"ip\", limit = \"9/s\" }]";
+        format!("[[policies]]\nname = \"{name}\"\non_failure = \"deny\"\nwhen = {when}\n{limits}\n")
+    };
+    let text = [
+        "version = 1\nmatch = \"first\"\n".to_owned(),
+        policy("orders", r#"{ path = "/users/*/orders", not = { user = "robot*" } }"#),
+        policy(
+            "users",
+            r#"{ path = "/users/*", not = [{ path = "/users/*/health" }, { method = "HEAD" }] }"#,
+        ),
+        policy("rest", r#"{ not = { path = ["/users/*", "/healthz"] } }"#),
+    ]
+    .concat();
+    for (format, text) in [
+        (Format::Toml, text.clone()),
+        (
+            Format::Yaml,
+            "version: 1
+match: first
+policies:
+  - &p
+    name: orders
+    on_failure: deny
+    when: { path: /users/*/orders, not: { user: robot* } }
+    limits: [{ subject: ip, limit: 9/s }]
+  - <<: *p
+    name: users
+    when: { path: /users/*, not: [{ path: /users/*/health }, { method: HEAD }] }
+  - <<: *p
+    name: rest
+    when: { not: { path: [/users/*, /healthz] } }
+"
+            .to_owned(),
+        ),
+    ] {
+        let policies = Policies::parse(&text, format).unwrap_or_else(|why| panic!("{why}"));
+        assert!(policies.warnings().is_empty(), "{}", policies.warnings());
+        let gate = Gate::new(policies, MemoryStore::new()).unwrap();
+        for (path, method, user, name) in [
+            ("/users/7/orders", "GET", "ann", "orders"),
+            ("/users/7/orders", "GET", "robot-1", "users"),
+            ("/users/7/orders/2", "GET", "", "users"),
+            ("/users/7/health", "GET", "", ""),
+            ("/users/7", "HEAD", "", ""),
+            ("/users", "GET", "", "users"),
+            ("/healthz", "GET", "", ""),
+            ("/", "HEAD", "", "rest"),
+        ] {
+            let fields = [("ip", "192.0.2.7"), ("path", path), ("method", method), ("user", user)];
+            let answer = block_on(gate.check(&&fields[..]));
+            let found: Vec<_> = answer.parts().iter().map(|part| part.policy).collect();
+            let names = ["orders", "users", "rest"];
+            let found: Vec<_> = found.into_iter().map(|at| names[at]).collect();
+            assert_eq!(found.join(" "), name, "{method} {path} {user}");
+        }
+    }
+}
+
 #[test]
 fn a_bad_list_is_an_error_with_its_line() {
     for (when, list, says) in [

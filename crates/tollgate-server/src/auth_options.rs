@@ -35,6 +35,8 @@ pub struct AuthOptions {
     pub user_header: Option<String>,
     /// The header that contains an API key, if any.
     pub api_key_header: Option<String>,
+    /// The headers that contain a `field.NAME` of policies: the name, and the header.
+    pub field_headers: Vec<(String, String)>,
     /// The header in which trusted proxies send the id of a request, if any.
     pub request_id_header: Option<String>,
     /// How long such an id is remembered.
@@ -53,6 +55,7 @@ impl Default for AuthOptions {
             forwarded: Forwarded::default(),
             user_header: None,
             api_key_header: None,
+            field_headers: Vec::new(),
             request_id_header: None,
             request_id_for: REQUEST_ID_FOR,
         }

@@ -119,6 +119,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<String>,
 
+    /// The header in which `/v1/auth` reads a `field.NAME` of policies, such as `plan=X-Plan`; repeat
+    /// it. Let the proxy set or remove it
+    #[arg(long, value_name = "NAME=HEADER", value_parser = field_header)]
+    pub(crate) field_header: Vec<(String, String)>,
+
     /// The headers that tell clients of their limits, at `/v1/auth` and through Envoy [default:
     /// draft; off for the rules of envoyproxy/ratelimit in its own meaning]
     #[arg(long, value_enum, value_name = "WHICH")]
@@ -299,6 +304,17 @@ pub(crate) enum TlsFor {
     Grpc,
     /// The address of `--admin`, beyond this machine
     Admin,
+}
+
+/// A name of a field, and the header that has it.
+fn field_header(text: &str) -> Result<(String, String), String> {
+    let right = "write the field and its header, e.g. `plan=X-Plan`";
+    let (name, header) = text.split_once('=').ok_or(right)?;
+    let name = name.strip_prefix("field.").unwrap_or(name);
+    if name.is_empty() || header.is_empty() {
+        return Err(right.to_owned());
+    }
+    Ok((name.to_owned(), header.to_owned()))
 }
 
 impl Serve {

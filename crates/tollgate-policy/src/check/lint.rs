@@ -9,7 +9,7 @@ use super::compare::{Work, are_disjoint};
 use crate::cost::{Amount, CostRule};
 use crate::field::Field;
 use crate::model::{Combine, Entry, Policy, Rule, Shard};
-use crate::pattern::Pattern;
+use crate::pattern::{Condition, Pattern};
 use crate::problem::{Problem, Span};
 use crate::spans::{FileSpans, PolicySpans};
 
@@ -150,7 +150,7 @@ fn unreached(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem
     let mut work = Work::new();
     for (number, (policy, place)) in policies.iter().zip(&places.policies).enumerate() {
         let exact = |pattern: &'_ Pattern| matches!(pattern, Pattern::Exact(_));
-        let demanded = policy.when.iter().flat_map(|condition| {
+        let demanded = policy.when.iter().filter(|it| !it.negated).flat_map(|condition| {
             condition.any_of.iter().filter_map(move |pattern| match pattern {
                 Pattern::Exact(text) => Some((&condition.field, &**text)),
                 _ => None,
@@ -182,7 +182,8 @@ fn unreached(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem
         if policy.shadow {
             continue;
         }
-        let anchor = policy.when.iter().find(|condition| condition.any_of.iter().all(exact));
+        let is_exact = |it: &&Condition| !it.negated && it.any_of.iter().all(exact);
+        let anchor = policy.when.iter().find(is_exact);
         match anchor {
             None => broad.push(number),
             Some(condition) => {
@@ -210,7 +211,8 @@ fn across(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) 
                 return;
             }
             let same = policy.shard == other.shard && policy.shard != Shard::Unsaid;
-            if same || are_disjoint(policy, other) {
+            // Two of one name are an error, which this would only repeat.
+            if same || policy.name == other.name || are_disjoint(policy, other) {
                 continue;
             }
             // One warning is enough.

@@ -10,6 +10,9 @@ use crate::source::{Key, Node, Value};
 /// The keys of a list in a file.
 pub(crate) const LIST_KEYS: [&str; 1] = ["file"];
 
+/// The key of conditions that must not hold.
+const NOT: &str = "not";
+
 /// The most patterns of one condition.
 pub(crate) const MAX_PATTERNS: usize = 10_000;
 
@@ -37,6 +40,13 @@ pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition
         return None;
     }
     for (key, value) in pairs {
+        if key.text == NOT {
+            match negated(reader, value) {
+                Some(more) => conditions.extend(more),
+                None => sound = false,
+            }
+            continue;
+        }
         let field = match Field::parse_condition(&key.text) {
             Ok(field) => field,
             Err(error) => {
@@ -45,7 +55,7 @@ pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition
                 continue;
             }
         };
-        if conditions.iter().any(|condition| condition.field == field) {
+        if conditions.iter().any(|condition| condition.field == field && !condition.negated) {
             let remedy = "give it once, with a list of what it may be";
             reader.error(key.at, format!("`{field}` is given twice"), remedy);
             sound = false;
@@ -57,7 +67,47 @@ pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition
         }
     }
     // Tables in TOML have no order; sorting gives equal conditions one form.
-    conditions.sort_by(|a, b| a.field.cmp(&b.field));
+    conditions.sort_by(|a, b| (&a.field, a.negated).cmp(&(&b.field, b.negated)));
+    sound.then_some(conditions)
+}
+
+/// Reads `not`: a table of one field, or a list of such tables, none of which may match.
+fn negated(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition>> {
+    let right = "a table of one field, e.g. `not = { path = \"/healthz\" }`, or a list of them";
+    let tables = match &node.value {
+        Value::List(tables) if !tables.is_empty() => tables.iter().collect(),
+        _ => vec![node],
+    };
+    let mut sound = true;
+    let mut conditions = Vec::new();
+    for table in tables {
+        let Value::Table(pairs) = &table.value else {
+            reader.wrong(table, NOT, right);
+            sound = false;
+            continue;
+        };
+        let pairs = flat(pairs);
+        let [(key, value)] = &pairs[..] else {
+            let what = format!("a `not` has {} fields", pairs.len());
+            let remedy = "write a table for each, none of which may match: `not = [{ path = ... }, \
+                          { method = ... }]`";
+            reader.error(table.at, what, remedy);
+            sound = false;
+            continue;
+        };
+        let field = match Field::parse_condition(&key.text) {
+            Ok(field) => field,
+            Err(error) => {
+                reader.refused_key(key, &error);
+                sound = false;
+                continue;
+            }
+        };
+        match patterns(reader, &field, value) {
+            Some(any_of) => conditions.push(Condition::new(field, any_of).negate()),
+            None => sound = false,
+        }
+    }
     sound.then_some(conditions)
 }
 

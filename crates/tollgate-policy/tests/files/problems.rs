@@ -104,12 +104,14 @@ fn every_problem_is_told_with_its_place() {
             &["6:1 error `name` is given twice"],
         ),
         (
-            &policy("when = { host = \"a*b\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
-            &["5:19 error a `*` cannot stand here"],
+            &policy("when = { host = \"a**b\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:20 error a `*` cannot stand here"],
         ),
         (
-            &policy("when = { host = \"*.a*\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
-            &["5:21 error a `*` cannot stand here"],
+            &policy(
+                "when = { host = \"*.a**\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]",
+            ),
+            &["5:22 error a `*` cannot stand here"],
         ),
         (
             &policy("when = { path = \"\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),

@@ -85,6 +85,9 @@ impl Auth {
             };
             builder = builder.api_key(Identity::api_key(key));
         }
+        for (name, header) in &options.field_headers {
+            builder = builder.field(name, Identity::header(header)?);
+        }
         if let Some(name) = &options.request_id_header {
             builder = builder.request_id(name, options.request_id_for)?;
         }

@@ -50,6 +50,9 @@ struct PolicyJson {
 struct ConditionJson {
     field: String,
     any_of: Vec<String>,
+    /// Whether the field must be none of them.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    negated: bool,
 }
 
 #[derive(Serialize)]
@@ -104,6 +107,7 @@ fn condition_json(condition: &tollgate_policy::Condition) -> ConditionJson {
     ConditionJson {
         field: condition.field.to_string(),
         any_of: condition.any_of.iter().map(ToString::to_string).collect(),
+        negated: condition.negated,
     }
 }
 

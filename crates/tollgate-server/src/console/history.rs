@@ -193,11 +193,7 @@ fn policy_lines(policy: &Policy) -> Vec<String> {
 }
 
 fn conditions(when: &[Condition]) -> String {
-    let each = when.iter().map(|Condition { field, any_of, .. }| {
-        let any_of: Vec<_> = any_of.iter().map(ToString::to_string).collect();
-        format!("{field} = {}", any_of.join(" | "))
-    });
-    each.collect::<Vec<_>>().join(", ")
+    when.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// At most this many bytes of a text.

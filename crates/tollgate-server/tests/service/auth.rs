@@ -4,6 +4,7 @@ use http::StatusCode;
 use tokio::net::UnixStream;
 use tollgate::MemoryStore;
 use tollgate_server::{AnyStore, Forwarded};
+use tollgate_tower::answer::{Profile, Reset};
 
 use crate::client::Client;
 use crate::{Service, gate_of};
@@ -204,11 +205,17 @@ async fn users_and_keys_are_in_the_headers_that_were_named() {
         name = "keys"
         on_failure = "allow"
         limits = [{ subject = "api_key", limit = "3/h", absent = "skip" }]
+        [[policies]]
+        name = "free"
+        on_failure = "allow"
+        when = { field.plan = "free" }
+        limits = [{ subject = "field.plan", limit = "1/h", absent = "skip" }]
     "#;
     let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
     let service = Service::start_with(gate, |options| {
         options.auth.user_header = Some("X-User".to_owned());
         options.auth.api_key_header = Some("Authorization".to_owned());
+        options.auth.field_headers = vec![("plan".to_owned(), "X-Plan".to_owned())];
     })
     .await;
     let mut client = service.client().await;
@@ -217,6 +224,32 @@ async fn users_and_keys_are_in_the_headers_that_were_named() {
     let key = [("authorization", "Bearer 0123456789abcdef0123")];
     assert_eq!(admitted(&mut client, 4, &key).await, 3);
     assert_eq!(admitted(&mut client, 4, &[]).await, 4);
+    assert_eq!(admitted(&mut client, 4, &[("x-plan", "gold")]).await, 4);
+    assert_eq!(admitted(&mut client, 4, &[("x-plan", "free")]).await, 1);
+}
+
+/// `--headers` of the command line.
+#[tokio::test]
+async fn the_headers_of_answers_are_those_that_were_chosen() {
+    for (headers, names) in [
+        (None, "ratelimit ratelimit-policy"),
+        (Some(Profile::Draft), "ratelimit ratelimit-policy"),
+        (
+            Some(Profile::Legacy(Reset::Delta)),
+            "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset",
+        ),
+        (Some(Profile::None), ""),
+    ] {
+        let file = "version = 1\n[[policies]]\nname = \"all\"\non_failure = \"deny\"\n\
+                    limits = [{ subject = \"ip\", limit = \"9/h\" }]\n";
+        let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
+        let service = Service::start_with(gate, |options| options.headers = headers).await;
+        let answer = service.client().await.get("/v1/auth").await;
+        let told = answer.headers.keys().map(http::HeaderName::as_str);
+        let mut told: Vec<_> = told.filter(|name| name.contains("ratelimit")).collect();
+        told.sort_unstable();
+        assert_eq!(told.join(" "), names, "{headers:?}");
+    }
 }
 
 /// The effect of each setting on a login under another name, on every front that takes a path.

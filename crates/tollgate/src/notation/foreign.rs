@@ -51,6 +51,30 @@ pub(super) fn quota(text: &str) -> Option<(&'static str, String)> {
     })
 }
 
+/// A sentence, such as `100 requests per minute`, `5 req/s` or `20 calls every 10 minutes`: the
+/// quota that it says. A noun of ours (`tokens`) is a unit, which is written otherwise.
+pub(super) fn sentence(text: &str) -> Option<String> {
+    let spaced = text.to_ascii_lowercase().replace('/', " / ");
+    let mut words = spaced.split_ascii_whitespace().peekable();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number = words.next().filter(|word| is_number(word))?;
+    let nouns =
+        ["request", "requests", "req", "reqs", "call", "calls", "hit", "hits", "time", "times"];
+    words.next_if(|word| nouns.contains(word));
+    let over = ["per", "/", "a", "an", "each", "every", "in"];
+    words.next().filter(|word| over.contains(word))?;
+    words.next_if(|word| over.contains(word));
+    let many = words.next_if(|word| is_number(word)).unwrap_or_default();
+    let unit = match words.next()?.trim_end_matches([',', '.', ';']) {
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+        "d" | "day" | "days" => "d",
+        _ => return None,
+    };
+    Some(format!("write `{number}/{many}{unit}`"))
+}
+
 /// A `RateLimit-Policy` header, such as `100;w=60` or `"api";q=100;w=60`: the translation of its
 /// first window.
 pub(super) fn header(text: &str) -> Option<String> {

@@ -34,7 +34,9 @@ impl<'a> Reader<'a> {
             None => {
                 let over = |next: &Token<'_>| next.text.starts_with('/') || next.text == "per";
                 let Some(over) = tokens.next_if(over) else {
-                    return self.fail(first.span(), "this is not a quota", SHAPE);
+                    let said = self.text.get(first.start..).and_then(foreign::sentence);
+                    let remedy = said.as_deref().unwrap_or(SHAPE);
+                    return self.fail(first.span(), "this is not a quota", remedy);
                 };
                 let rest = over.cut('/').map(|(_, rest)| rest);
                 let end = Token { text: "", start: over.span().end };

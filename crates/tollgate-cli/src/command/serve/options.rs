@@ -144,6 +144,7 @@ fn auth(args: &Serve) -> Result<AuthOptions> {
         Family::Nothing => Forwarded::Nothing,
     };
     auth.user_header.clone_from(&args.user_header);
+    auth.field_headers.clone_from(&args.field_header);
     auth.api_key_header.clone_from(&args.api_key_header);
     auth.request_id_header.clone_from(&args.request_id_header);
     auth.request_id_for = wait(&args.request_id_for)?;
