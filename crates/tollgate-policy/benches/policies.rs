@@ -58,6 +58,36 @@ fn policies(count: usize, combine: &str) -> Policies {
     Policies::parse(&text, Format::Toml).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
+/// `count` policies with a `*` within their paths: half differ before it, and half behind it.
+fn globs(count: usize) -> Policies {
+    let policy = |i: usize| {
+        let path = match i % 2 {
+            0 => format!("/v1/items/{i}/*/parts"),
+            _ => format!("/users/*/r{i}"),
+        };
+        format!(
+            "[[policies]]\nname = \"p{i}\"\non_failure = \"allow\"\nwhen = {{ path = \"{path}\" }}\n\
+             limits = [{{ subject = \"ip\", limit = \"1000000000/s via gcra\" }}]\n"
+        )
+    };
+    let text = (0..count).map(policy).collect::<String>();
+    let text = format!("version = 1\nmatch = \"first\"\n{text}");
+    Policies::parse(&text, Format::Toml).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Requests that each meet one of them.
+fn requests_of_globs(count: usize) -> Vec<Request> {
+    let mut requests = requests(1);
+    for (i, request) in requests.iter_mut().enumerate() {
+        let at = i * 7919 % count;
+        request.path = match at % 2 {
+            0 => format!("/v1/items/{at}/{i}/parts"),
+            _ => format!("/users/{i}/r{at}"),
+        };
+    }
+    requests
+}
+
 fn requests(count: usize) -> Vec<Request> {
     let request = |i: usize| {
         let at = i * 7 % count.max(1);
@@ -148,6 +178,23 @@ fn main() {
             black_box(now(gate.check(request)).is_allowed());
         };
         sides.push((format!("gate, {count} policies"), Box::new(side)));
+    }
+    for count in [10, 10_000] {
+        let (policies, requests) = (globs(count), requests_of_globs(count));
+        let side = move |i: usize| {
+            let request = &requests[i % requests.len()];
+            black_box(policies.count_matching(black_box(request)));
+        };
+        sides.push((format!("match first, {count} policies with globs"), Box::new(side)));
+    }
+    for count in [10, 10_000] {
+        let gate = Gate::new(globs(count), MemoryStore::new()).unwrap();
+        let requests = requests_of_globs(count);
+        let side = move |i: usize| {
+            let answer = now(gate.check(&requests[i % requests.len()]));
+            assert_eq!(black_box(answer).parts().len(), 1);
+        };
+        sides.push((format!("gate, {count} policies with globs"), Box::new(side)));
     }
     // Bans that match none of the requests: the cost for all others while there are some.
     for count in [1, 10_000] {
