@@ -12,6 +12,7 @@ mod nginx;
 mod nginx_slots;
 mod paths;
 mod promises;
+mod rolling;
 mod slots;
 mod wire;
 
@@ -38,6 +39,9 @@ trait Proxy {
 
     /// Its example.
     const EXAMPLE: &'static str;
+
+    /// Its line for a second replica, which is a comment.
+    const SECOND: &'static str;
 
     /// The example for other addresses, in this folder, and the command that runs it.
     fn command(program: &Path, example: &str, at: &Places<'_>) -> Command;
@@ -103,18 +107,8 @@ impl Setup {
         let (service, address) = serve(&place, plan);
         let (pages, tap) = (Pages::open(), Tap::before(address));
         let asked = if plan.is_direct { address } else { tap.address };
-        let example = replaced(example(P::EXAMPLE), plan.switches);
-        let log = place.path().join("proxy.log");
-        let (proxy, running) = started(&log, |listen| {
-            let places = Places {
-                folder: place.path(),
-                listen,
-                more: free_port(),
-                pages: plan.backend.unwrap_or(pages.address),
-                service: asked,
-            };
-            P::command(&program, &example, &places)
-        });
+        let at = (plan.backend.unwrap_or(pages.address), asked);
+        let (proxy, running) = proxied::<P>(&program, place.path(), plan.switches, at);
         Some(Self { proxy, pages, tap, asked, service, _running: running, _place: place })
     }
 
@@ -136,6 +130,20 @@ impl Setup {
     fn freeze_service(&self) {
         self.service.freeze().unwrap();
     }
+}
+
+/// Starts a proxy with its example, before these pages and with this service.
+fn proxied<P: Proxy>(
+    program: &Path,
+    folder: &Path,
+    switches: &[(&str, &str)],
+    (pages, service): (SocketAddr, SocketAddr),
+) -> (SocketAddr, Program) {
+    let example = replaced(example(P::EXAMPLE), switches);
+    started(&folder.join("proxy.log"), |listen| {
+        let places = Places { folder, listen, more: free_port(), pages, service };
+        P::command(program, &example, &places)
+    })
 }
 
 /// Starts a proxy by the command for an address, and returns that when it listens there. Its output

@@ -16,6 +16,7 @@ pub(super) struct Nginx;
 
 impl Proxy for Nginx {
     const EXAMPLE: &'static str = "nginx/nginx.conf";
+    const SECOND: &'static str = "#server 10.0.0.2:8700";
 
     fn find() -> Option<PathBuf> {
         let Some(program) = Program::find("nginx") else {

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::nginx::Nginx;
+use super::rolling::{Busy, Replicas, keeps_every_slot, second};
 use super::slots::{At, MANY, always_given_back, closed, hung_up, never_more, sent_elsewhere};
-use super::{Places, Plan, Proxy, Setup};
+use super::{Places, Plan, Proxy, Setup, proxied};
 
 struct Slots;
 
 impl Proxy for Slots {
     const EXAMPLE: &'static str = "nginx/slots.conf";
+    const SECOND: &'static str = Nginx::SECOND;
 
     fn find() -> Option<PathBuf> {
         Nginx::find()
@@ -72,6 +74,18 @@ fn a_request_that_nginx_serves_twice_takes_one_slot() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let Some(setup) = setup(&backend, true) else { return };
     sent_elsewhere(&setup.at(), &backend, &["/from", "/missing"]);
+}
+
+#[test]
+fn a_rolling_restart_of_two_replicas_keeps_every_slot() {
+    let Some(program) = Slots::find() else { return };
+    let Some(mut replicas) = Replicas::start("", &[]) else { return };
+    let busy = Busy::open();
+    let (old, new) = second::<Slots>(&replicas);
+    let (switches, at) =
+        ([("20 at once", "2 at once"), (old, &*new)], (busy.address, replicas.address(0)));
+    let (proxy, _running) = proxied::<Slots>(&program, replicas.place.path(), &switches, at);
+    keeps_every_slot(&mut replicas, &busy, proxy);
 }
 
 #[test]

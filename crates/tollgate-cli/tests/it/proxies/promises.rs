@@ -32,6 +32,10 @@ macro_rules! promises {
             what_cannot_be_counted_is_no_429
             the_question_cannot_be_asked_by_clients
         }
+        $crate::proxies::promises::promises! { $proxy, rolling:
+            a_rolling_restart_of_two_replicas_fails_nobody
+            a_silent_replica_fails_nobody
+        }
     };
 }
 pub(super) use promises;

@@ -60,7 +60,7 @@ fn answered(mut client: TcpStream) -> String {
 
 /// Waits until this many slots are free by the service at this address: a proxy gives one back
 /// after the answer.
-fn free(service: SocketAddr, slots: u64) {
+pub(super) fn free(service: SocketAddr, slots: u64) {
     free_of(service, slots, 2);
 }
 
