@@ -259,6 +259,7 @@ fn envoy_decides_when_nobody_answers() {
     }
 }
 
+/// With `--linger`, in which Envoy sees that a replica ends.
 #[test]
 fn a_rolling_restart_of_two_replicas_fails_nobody() {
     let Some(program) = find() else { return };
@@ -269,10 +270,12 @@ fn a_rolling_restart_of_two_replicas_fails_nobody() {
     let old = "value: /files/*\n    rate_limit: { unit: day, requests_per_unit: 2";
     let new = format!("value: /files/*\n    rate_limit: {{ {rate}");
     std::fs::write(&rules, replaced(example("envoy/limits.yaml"), &[(old, &new)])).unwrap();
-    let flags = ["--envoy-config", rules.to_str().unwrap()];
+    let flags = ["--linger", "2s", "--envoy-config", rules.to_str().unwrap()];
     let Some(mut replicas) = Replicas::start("", &flags) else { return };
     let pages = Pages::open();
-    let text = with_second("envoy/envoy.yaml", &replicas);
+    // So that a question without an answer is seen.
+    let closed = [("failure_mode_deny: false", "failure_mode_deny: true")];
+    let text = replaced(with_second("envoy/envoy.yaml", &replicas), &closed);
     let at = [pages.address, replicas.address(0), replicas.grpc[0]];
     let (envoy, _running) = before(&program, &replicas.place, &text, at);
     let began = Instant::now();

@@ -32,7 +32,7 @@ limits = [{ subject = "host", limit = "300/s burst 300 via gcra" }]
 const CLIENTS: usize = 4;
 
 /// Answers that come while a replica is away, and between two restarts.
-const MEANWHILE: u64 = 300;
+const MEANWHILE: u64 = 150;
 
 /// Two services, each at addresses of its own.
 pub(super) struct Replicas {

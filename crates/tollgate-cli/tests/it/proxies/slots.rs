@@ -41,14 +41,14 @@ fn send_for(to: SocketAddr, path: &str) -> TcpStream {
 }
 
 /// The request that the backend got: it is at work until it is answered or dropped.
-fn at_work(backend: &TcpListener) -> TcpStream {
+pub(super) fn at_work(backend: &TcpListener) -> TcpStream {
     let (mut stream, _) = backend.accept().unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     assert!(read_some(&mut stream, &mut [0; 1_024]).unwrap() > 0);
     stream
 }
 
-fn answer(mut work: TcpStream) {
+pub(super) fn answer(mut work: TcpStream) {
     work.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes").unwrap();
 }
 
