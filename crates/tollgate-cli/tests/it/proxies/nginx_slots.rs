@@ -118,11 +118,10 @@ fn a_silent_replica_keeps_no_slot() {
     free(replicas.address(1), 2);
 }
 
-/// The addresses of one `/64` are one client, as for every limit on `ip`.
-#[test]
-fn an_ipv6_client_has_its_slots_by_its_network() {
+/// nginx with the slots of each address by the policy of the page, with this limit.
+pub(super) fn by_address(limit: &str) -> Option<(Setup, TcpListener)> {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let policies = block(PAGE, "toml", 0).replace("4 at once", "1 at once");
+    let policies = block(PAGE, "toml", 0).replace("4 at once hold 2m", limit);
     let switches = [
         ("        default '{\"subject\"", "        #default '{\"subject\""),
         ("        #default '{\"policy\"", "        default '{\"policy\""),
@@ -137,7 +136,13 @@ fn an_ipv6_client_has_its_slots_by_its_network() {
         backend: Some(backend.local_addr().unwrap()),
         ..Plan::default()
     };
-    let Some(setup) = Setup::planned::<Slots>(&plan) else { return };
+    Some((Setup::planned::<Slots>(&plan)?, backend))
+}
+
+/// The addresses of one `/64` are one client, as for every limit on `ip`.
+#[test]
+fn an_ipv6_client_has_its_slots_by_its_network() {
+    let Some((setup, backend)) = by_address("1 at once hold 2m") else { return };
     let from = |address: &str| {
         let request = format!("GET /\nX-Forwarded-For: {address}");
         std::thread::spawn(move || Client(1).ask(setup.proxy, &request).status)

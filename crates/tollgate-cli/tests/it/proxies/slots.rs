@@ -42,7 +42,10 @@ fn send_for(to: SocketAddr, path: &str) -> TcpStream {
 
 /// The request that the backend got: it is at work until it is answered or dropped.
 pub(super) fn at_work(backend: &TcpListener) -> TcpStream {
-    let (mut stream, _) = backend.accept().unwrap();
+    read(backend.accept().unwrap().0)
+}
+
+pub(super) fn read(mut stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(LONG)).unwrap();
     assert!(read_some(&mut stream, &mut [0; 1_024]).unwrap() > 0);
     stream
