@@ -14,12 +14,13 @@ mod paths;
 mod promises;
 mod rolling;
 mod slots;
+mod traefik;
 mod wire;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_testbed::{Program, free_port};
 
@@ -43,8 +44,16 @@ trait Proxy {
     /// Its line for a second replica, which is a comment.
     const SECOND: &'static str;
 
+    /// More words for replicas that restart, as the example says.
+    const LINGER: &'static [&'static str] = &[];
+
     /// The example for other addresses, in this folder, and the command that runs it.
     fn command(program: &Path, example: &str, at: &Places<'_>) -> Command;
+
+    /// Whether it knows its routes. Most do when they listen.
+    fn is_ready(_listen: SocketAddr) -> bool {
+        true
+    }
 }
 
 /// Where things are, for an example.
@@ -140,10 +149,15 @@ fn proxied<P: Proxy>(
     (pages, service): (SocketAddr, SocketAddr),
 ) -> (SocketAddr, Program) {
     let example = replaced(example(P::EXAMPLE), switches);
-    started(&folder.join("proxy.log"), |listen| {
+    let (listen, running) = started(&folder.join("proxy.log"), |listen| {
         let places = Places { folder, listen, more: free_port(), pages, service };
         P::command(program, &example, &places)
-    })
+    });
+    let began = Instant::now();
+    while !P::is_ready(listen) {
+        assert!(began.elapsed() < STARTS_WITHIN, "it does not find its routes");
+    }
+    (listen, running)
 }
 
 /// Starts a proxy by the command for an address, and returns that when it listens there. Its output

@@ -90,7 +90,7 @@ pub(super) fn policies_see_the_request_of_the_client<P: Proxy>() {
 }
 
 /// The forwarded headers and others that clients may write, each as lines of headers.
-const WRITTEN: [&str; 15] = [
+pub(super) const WRITTEN: [&str; 15] = [
     "X-Forwarded-For: 1.2.3.4",
     "X-Forwarded-For: 1.2.3.4\nX-Forwarded-For: 5.6.7.8",
     "Forwarded: for=1.2.3.4\nX-Real-IP: 1.2.3.4\nCF-Connecting-IP: 1.2.3.4",

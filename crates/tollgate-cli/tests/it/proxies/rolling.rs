@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate_testbed::{RedisServer, free_port};
+use tollgate_testbed::{Program, RedisServer, free_port};
 
 use super::slots::free;
 use super::wire::Pages;
@@ -75,14 +76,14 @@ impl Replicas {
     }
 
     /// Ends each as an orchestrator does, and starts it again after a while, until both are asked
-    /// again by this metric.
+    /// again by this metric. A proxy that looks at their health has seen one before the other ends.
     pub(super) fn roll(&mut self, meanwhile: &dyn Fn(), asked: &str) {
-        for (running, args) in self.running.iter_mut().zip(&self.args) {
+        for replica in [0, 1] {
             meanwhile();
-            running.terminate();
+            self.running[replica].terminate();
             let until = Instant::now() + LONG;
             let status = loop {
-                if let Some(status) = running.program.child.try_wait().unwrap() {
+                if let Some(status) = self.running[replica].program.child.try_wait().unwrap() {
                     break status;
                 }
                 assert!(Instant::now() < until, "it does not end");
@@ -90,12 +91,12 @@ impl Replicas {
             };
             assert_eq!(status.code(), Some(0));
             meanwhile();
-            *running = Self::run(&self.place, args);
-        }
-        let until = Instant::now() + LONG;
-        while self.metric(asked).contains(&0) {
-            assert!(Instant::now() < until, "one is not asked: {:?}", self.metric(asked));
-            meanwhile();
+            self.running[replica] = Self::run(&self.place, &self.args[replica]);
+            let looks = self.args[replica].iter().any(|word| word == "--linger");
+            while (looks || replica == 1) && self.metric(asked).contains(&0) {
+                assert!(Instant::now() < until, "one is not asked: {:?}", self.metric(asked));
+                meanwhile();
+            }
         }
     }
 
@@ -172,15 +173,24 @@ pub(super) fn second<P: Proxy>(replicas: &Replicas) -> (&'static str, String) {
     (P::SECOND, live.replace("10.0.0.2:8700", &replicas.address(1).to_string()))
 }
 
+/// A proxy before these pages and with both replicas.
+fn before<P: Proxy>(
+    program: &Path,
+    replicas: &Replicas,
+    pages: SocketAddr,
+) -> (SocketAddr, Program) {
+    let (old, new) = second::<P>(replicas);
+    let at = (pages, replicas.address(0));
+    proxied::<P>(program, replicas.place.path(), &[(old, &new)], at)
+}
+
 /// For every proxy that asks `/v1/auth`.
 pub(super) fn a_rolling_restart_of_two_replicas_fails_nobody<P: Proxy>() {
     let Some(program) = P::find() else { return };
-    let flags = ["--request-id-header", "X-Request-Id"];
+    let flags = [&["--request-id-header", "X-Request-Id"], P::LINGER].concat();
     let Some(mut replicas) = Replicas::start(POLICIES, &flags) else { return };
     let pages = Pages::open();
-    let (old, new) = second::<P>(&replicas);
-    let at = (pages.address, replicas.address(0));
-    let (proxy, _running) = proxied::<P>(&program, replicas.place.path(), &[(old, &new)], at);
+    let (proxy, _running) = before::<P>(&program, &replicas, pages.address);
     let began = Instant::now();
     let answers = under_load(
         |connection| kept(connection, proxy, ("GET", "/")),
@@ -192,15 +202,33 @@ pub(super) fn a_rolling_restart_of_two_replicas_fails_nobody<P: Proxy>() {
     assert_eq!(admitted, pages.visits() as u64);
 }
 
+/// Once the proxy knows of it, a replica that is stopped where it is is not asked.
+pub(super) fn a_silent_replica_is_left_out<P: Proxy>() {
+    let Some(program) = P::find() else { return };
+    let Some(replicas) = Replicas::start(POLICIES, &[]) else { return };
+    let pages = Pages::open();
+    let (proxy, _running) = before::<P>(&program, &replicas, pages.address);
+    replicas.running[1].program.freeze().unwrap();
+    let until = Instant::now() + LONG;
+    let at_once = |_| {
+        let asked = Instant::now();
+        let status = wire::Client(1).ask(proxy, "GET /").status;
+        // A question waits a second for an answer.
+        status == 200 && asked.elapsed() < Duration::from_secs(1)
+    };
+    while !(0..6).all(at_once) {
+        assert!(Instant::now() < until, "it is asked all the time");
+    }
+    replicas.running[1].program.thaw().unwrap();
+}
+
 /// For every proxy that asks `/v1/auth`: one that is stopped where it is takes connections, and says
 /// nothing.
 pub(super) fn a_silent_replica_fails_nobody<P: Proxy>() {
     let Some(program) = P::find() else { return };
     let Some(replicas) = Replicas::start(POLICIES, &[]) else { return };
     let pages = Pages::open();
-    let (old, new) = second::<P>(&replicas);
-    let at = (pages.address, replicas.address(0));
-    let (proxy, _running) = proxied::<P>(&program, replicas.place.path(), &[(old, &new)], at);
+    let (proxy, _running) = before::<P>(&program, &replicas, pages.address);
     replicas.running[1].program.freeze().unwrap();
     let ask = || wire::Client(1).ask(proxy, "GET /").status;
     let statuses = thread::scope(|scope| {
