@@ -107,8 +107,9 @@ fn each_row_of_the_page_admits_the_same_on_both_sides() {
     }
 }
 
-/// Asks both at the same moments, more often than any limit admits: how many each admitted. It takes
-/// four intervals, in which a rate that is half as fast again admits two more, if that is no minute.
+/// Asks both at the same moments, more often than any limit admits: how many each admitted. In the
+/// time of four intervals a rate that is half as fast again admits two more. That is too long for a
+/// rate by the minute, of which the burst is compared.
 fn beside_each_other(theirs: &Setup, ours: &Setup, interval: Duration) -> [u32; 2] {
     const EACH: Duration = Duration::from_millis(10);
     let time = (interval * 9 / 2).clamp(EACH * 50, EACH * 230);
@@ -178,7 +179,7 @@ fn served_at_once(setup: &Setup, backend: &TcpListener) -> usize {
             let count = |status| statuses.iter().filter(|known| **known == status).count();
             assert_eq!((count(200), count(429)), (served, REQUESTS - served), "{statuses:?}");
             // nginx gives back what it took after its answer.
-            thread::sleep(Duration::from_millis(100)); // tidy: sleep-ok nobody sees the counts of nginx
+            thread::sleep(Duration::from_millis(100)); // tidy: sleep-ok nginx shows no counts
             served
         })
     });

@@ -1,5 +1,5 @@
-//! Two replicas on one Redis behind a proxy, which restart one after the other under load: nobody is
-//! answered by a fault, and no more are admitted than the limit says.
+//! Two replicas on one Redis behind a proxy, which restart one after the other under load: nobody
+//! is answered by a fault, and no more are admitted than the limit says.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -45,7 +45,7 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    /// None without a Redis; that has been said then. The policies are a file's text, none if empty.
+    /// None without a Redis; that has been said then. The policies are a file's text, or empty.
     pub(super) fn start(policies: &str, flags: &[&str]) -> Option<Self> {
         let place = Place::new();
         // Under load a busy machine is not a fault of the store.
@@ -160,7 +160,7 @@ pub(super) fn under_load(
     answers.into_inner().unwrap()
 }
 
-/// What the answers have to be: of no other status than these two, and some of both.
+/// Answers of no other status than these two, and some of both: how many were admitted.
 pub(super) fn only_admitted_and_denied(answers: &BTreeMap<u16, u64>) -> u64 {
     println!("answers: {answers:?}");
     assert!(answers.keys().eq(&[200, 429]), "faults: {answers:?}");
@@ -222,8 +222,7 @@ pub(super) fn a_silent_replica_is_left_out<P: Proxy>() {
     replicas.running[1].program.thaw().unwrap();
 }
 
-/// For every proxy that asks `/v1/auth`: one that is stopped where it is takes connections, and says
-/// nothing.
+/// For every proxy that asks `/v1/auth`: a stopped replica takes connections, and says nothing.
 pub(super) fn a_silent_replica_fails_nobody<P: Proxy>() {
     let Some(program) = P::find() else { return };
     let Some(replicas) = Replicas::start(POLICIES, &[]) else { return };
@@ -258,7 +257,7 @@ impl Busy {
                 thread::spawn(move || {
                     if work.read(&mut [0; 4_096]).is_ok_and(|length| length > 0) {
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        thread::sleep(Duration::from_millis(2)); // tidy: sleep-ok work that takes time
+                        thread::sleep(Duration::from_millis(2)); // tidy: sleep-ok work takes time
                         now.fetch_sub(1, Ordering::SeqCst);
                         let said =
                             b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
@@ -275,8 +274,8 @@ impl Busy {
     }
 }
 
-/// For every proxy that takes one of two slots for each request: the slots are as free as before, and
-/// no more requests were at work.
+/// For every proxy that takes one of two slots for each request: the slots are as free as before,
+/// and no more requests were at work.
 pub(super) fn keeps_every_slot(replicas: &mut Replicas, busy: &Busy, proxy: SocketAddr) {
     // Of a method that a proxy does not ask again of itself.
     let answers = under_load(

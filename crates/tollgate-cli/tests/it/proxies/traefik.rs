@@ -1,5 +1,5 @@
-//! Traefik, with `examples/traefik`. It shows clients no count on admitted answers, so most promises
-//! are asked in another way here.
+//! Traefik, with `examples/traefik`. It shows clients no count on admitted answers, so most
+//! promises are asked in another way here.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -129,6 +129,18 @@ fn without_the_service_pages_are_closed_or_open() {
         setup.kill_service();
         assert_eq!([1, 66].map(|client| setup.ask(Client(client), "GET /").status), [status; 2]);
     }
+}
+
+#[test]
+fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
+    let Some(setup) = Setup::changed::<Traefik>(&OPEN) else { return };
+    let many: String = (0..120).map(|number| format!("\nX-Many-{number}: 1")).collect();
+    let long = "x".repeat(40_000);
+    for request in [format!("GET /{many}"), format!("GET /\nX-A: {long}"), format!("GET /{long}")] {
+        let answer = setup.ask(Client(1), &request);
+        assert_eq!(answer.status, 431, "{answer:?}");
+    }
+    assert_eq!(setup.pages.visits(), 0);
 }
 
 #[test]

@@ -308,7 +308,7 @@ fn nginx_charges_what_headers_report_and_the_estimate_of_what_streams() {
     denied(door, &model);
 }
 
-/// Each call is charged once, and no hold stays open. nginx reads headers of whole answers, and Envoy
+/// Each call is charged once, and no hold stays open. nginx reads headers of whole answers, Envoy
 /// reads what streams.
 fn survives_a_rolling_restart(
     replicas: &mut Replicas,
