@@ -229,7 +229,8 @@ pub(super) fn a_silent_replica_fails_nobody<P: Proxy>() {
     let pages = Pages::open();
     let (proxy, _running) = before::<P>(&program, &replicas, pages.address);
     replicas.running[1].program.freeze().unwrap();
-    let ask = || wire::Client(1).ask(proxy, "GET /").status;
+    // A method that no proxy repeats of itself: the question has another.
+    let ask = || wire::Client(1).ask(proxy, "POST /\n\nname=a").status;
     let statuses = thread::scope(|scope| {
         let asked = [(); 6].map(|()| scope.spawn(ask));
         asked.map(|asked| asked.join().unwrap())
