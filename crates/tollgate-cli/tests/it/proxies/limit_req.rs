@@ -1,11 +1,14 @@
 //! nginx's own `limit_req` beside the service behind the same nginx: the statements of the page
 //! about both.
 
+use std::net::TcpListener;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::nginx::Nginx;
+use super::slots::{answer, read};
 use super::wire::Client;
-use super::{Plan, Setup, replaced};
+use super::{Plan, Setup, nginx_slots, replaced};
 use crate::page::{block, rows};
 
 const PAGE: &str = include_str!("../../../../../docs/coming-from-nginx.md");
@@ -82,7 +85,7 @@ fn as_the_limit_says(setup: &Setup, interval: Duration, at_once: u32) -> u32 {
 fn each_row_of_the_page_admits_the_same_on_both_sides() {
     let rows: Vec<_> = rows(PAGE).filter(|row| row[0].contains("r/")).collect();
     let rows: Vec<_> = rows.iter().filter(|row| row.len() == 4).collect();
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 7);
     assert!(directive("limit_req_zone").contains(&format!("rate={};", rows[0][0])));
     assert!(directive("limit_req zone").contains(&rows[0][1]));
     assert_eq!(rows[0][2], LIMIT);
@@ -93,11 +96,111 @@ fn each_row_of_the_page_admits_the_same_on_both_sides() {
         let Some(theirs) = theirs(&zone, &limits) else { return };
         let ours = ours(&policy(limit)).unwrap();
         let (interval, at_once) = (interval(rate), at_once.parse().unwrap());
-        for setup in [theirs, ours] {
-            let admitted = as_the_limit_says(&setup, interval, at_once);
+        for setup in [&theirs, &ours] {
+            let admitted = as_the_limit_says(setup, interval, at_once);
             assert!(admitted >= at_once, "{row:?}: {admitted}");
         }
+        let [theirs, ours] = beside_each_other(&theirs, &ours, interval);
+        println!("{row:?}: nginx {theirs}, Tollgate {ours}");
+        assert!(ours.abs_diff(theirs) <= 1 + theirs / 50, "{row:?}: {theirs}, {ours}");
+        assert!(theirs >= at_once, "{row:?}: {theirs}");
     }
+}
+
+/// Asks both at the same moments, more often than any limit admits: how many each admitted. In the
+/// time of four intervals a rate that is half as fast again admits two more. That is too long for a
+/// rate by the minute, of which the burst is compared.
+fn beside_each_other(theirs: &Setup, ours: &Setup, interval: Duration) -> [u32; 2] {
+    const EACH: Duration = Duration::from_millis(10);
+    let time = (interval * 9 / 2).clamp(EACH * 50, EACH * 230);
+    let times = u32::try_from(time.as_millis() / EACH.as_millis()).unwrap();
+    let start = Instant::now() + EACH;
+    let ask = |setup: &Setup| {
+        (0..times).fold(0, |admitted, number| {
+            let wait = (start + EACH * number).saturating_duration_since(Instant::now());
+            thread::sleep(wait); // tidy: sleep-ok nginx counts in the time of this machine
+            admitted + u32::from(setup.ask(Client(2), LOGIN).status == 200)
+        })
+    };
+    thread::scope(|scope| {
+        let both = [theirs, ours].map(|setup| scope.spawn(move || ask(setup)));
+        both.map(|asked| asked.join().unwrap())
+    })
+}
+
+/// The slots of a policy beside `limit_conn`.
+#[test]
+fn each_limit_of_concurrent_requests_serves_the_same_on_both_sides() {
+    let rows: Vec<_> = rows(PAGE).filter(|row| row[0].starts_with("each ")).collect();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let [zone, limit, at_once] = &row[..] else { panic!("{row:?}") };
+        let at_once: usize = at_once.parse().unwrap();
+        let conn = block(PAGE, "nginx", 1);
+        let line =
+            |begin| conn.lines().map(str::trim).find(|line| line.starts_with(begin)).unwrap();
+        let zones = format!("{} upstream tollgate {{", line("limit_conn_zone"));
+        let limits = format!("limit_conn {zone}; {}", line("limit_conn_status"));
+        assert!(conn.contains("limit_conn each 3;"));
+        let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = [("upstream tollgate {", &*zones), ("auth_request /_tollgate;", &limits)];
+        let plan = Plan {
+            switches: &theirs,
+            backend: Some(backend.local_addr().unwrap()),
+            ..Plan::default()
+        };
+        let Some(setup) = Setup::planned::<Nginx>(&plan) else { return };
+        assert_eq!(at_once, served_at_once(&setup, &backend), "nginx, {row:?}");
+        let Some((setup, backend)) = nginx_slots::by_address(limit) else { return };
+        assert_eq!(at_once, served_at_once(&setup, &backend), "Tollgate, {row:?}");
+    }
+}
+
+/// How many of thirty requests are served at the same time, twice: what has ended makes room.
+fn served_at_once(setup: &Setup, backend: &TcpListener) -> usize {
+    const REQUESTS: usize = 30;
+    let rounds = [(); 2].map(|()| {
+        thread::scope(|scope| {
+            let ask = || setup.ask(Client(1), "GET /").status;
+            let asked: Vec<_> = (0..REQUESTS).map(|_| scope.spawn(ask)).collect();
+            backend.set_nonblocking(true).unwrap();
+            let mut work = Vec::new();
+            // Those beyond the limit have their answer, and the others are at work.
+            while asked.iter().filter(|asked| asked.is_finished()).count() + work.len() < REQUESTS {
+                work.extend(backend.accept().ok());
+                thread::yield_now();
+            }
+            let served = work.len();
+            for (work, _) in work {
+                work.set_nonblocking(false).unwrap();
+                answer(read(work));
+            }
+            let statuses: Vec<u16> = asked.into_iter().map(|asked| asked.join().unwrap()).collect();
+            let count = |status| statuses.iter().filter(|known| **known == status).count();
+            assert_eq!((count(200), count(429)), (served, REQUESTS - served), "{statuses:?}");
+            // nginx gives back what it took after its answer.
+            thread::sleep(Duration::from_millis(100)); // tidy: sleep-ok nginx shows no counts
+            served
+        })
+    });
+    assert_eq!(rounds[0], rounds[1]);
+    rounds[0]
+}
+
+/// nginx counts an internal redirect once without ids: it remembers the limit with the request.
+#[test]
+fn a_redirect_within_nginx_is_one_request_to_limit_req() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), "the index").unwrap();
+    let limit = format!("limit_req zone=login burst=3 nodelay; root {};", folder.path().display());
+    let zone = "limit_req_zone $binary_remote_addr zone=login:10m rate=1r/m; upstream tollgate {";
+    let switches = [
+        ("upstream tollgate {", zone),
+        ("auth_request /_tollgate;", &*limit),
+        ("proxy_pass http://127.0.0.1:3000;", "index index.html; # http://127.0.0.1:3000;"),
+    ];
+    let Some(setup) = Setup::changed::<Nginx>(&switches) else { return };
+    assert_eq!(setup.admitted(Client(1), &["GET /"]), 4);
 }
 
 #[test]

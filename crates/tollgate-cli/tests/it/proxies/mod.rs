@@ -13,14 +13,16 @@ mod nginx_slots;
 mod paths;
 mod promises;
 mod reference;
+mod rolling;
 mod slots;
+mod traefik;
 mod wire;
 mod xds;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_testbed::{Program, free_port};
 
@@ -41,8 +43,19 @@ trait Proxy {
     /// Its example.
     const EXAMPLE: &'static str;
 
+    /// Its line for a second replica, which is a comment.
+    const SECOND: &'static str;
+
+    /// More words for replicas that restart, as the example says.
+    const LINGER: &'static [&'static str] = &[];
+
     /// The example for other addresses, in this folder, and the command that runs it.
     fn command(program: &Path, example: &str, at: &Places<'_>) -> Command;
+
+    /// Whether it knows its routes. Most do when they listen.
+    fn is_ready(_listen: SocketAddr) -> bool {
+        true
+    }
 }
 
 /// Where things are, for an example.
@@ -105,18 +118,8 @@ impl Setup {
         let (service, address) = serve(&place, plan);
         let (pages, tap) = (Pages::open(), Tap::before(address));
         let asked = if plan.is_direct { address } else { tap.address };
-        let example = replaced(example(P::EXAMPLE), plan.switches);
-        let log = place.path().join("proxy.log");
-        let (proxy, running) = started(&log, |listen| {
-            let places = Places {
-                folder: place.path(),
-                listen,
-                more: free_port(),
-                pages: plan.backend.unwrap_or(pages.address),
-                service: asked,
-            };
-            P::command(&program, &example, &places)
-        });
+        let at = (plan.backend.unwrap_or(pages.address), asked);
+        let (proxy, running) = proxied::<P>(&program, place.path(), plan.switches, at);
         Some(Self { proxy, pages, tap, asked, service, _running: running, _place: place })
     }
 
@@ -138,6 +141,25 @@ impl Setup {
     fn freeze_service(&self) {
         self.service.freeze().unwrap();
     }
+}
+
+/// Starts a proxy with its example, before these pages and with this service.
+fn proxied<P: Proxy>(
+    program: &Path,
+    folder: &Path,
+    switches: &[(&str, &str)],
+    (pages, service): (SocketAddr, SocketAddr),
+) -> (SocketAddr, Program) {
+    let example = replaced(example(P::EXAMPLE), switches);
+    let (listen, running) = started(&folder.join("proxy.log"), |listen| {
+        let places = Places { folder, listen, more: free_port(), pages, service };
+        P::command(program, &example, &places)
+    });
+    let began = Instant::now();
+    while !P::is_ready(listen) {
+        assert!(began.elapsed() < STARTS_WITHIN, "it does not find its routes");
+    }
+    (listen, running)
 }
 
 /// Starts a proxy by the command for an address, and returns that when it listens there. Its output

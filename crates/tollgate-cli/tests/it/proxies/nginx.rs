@@ -16,6 +16,7 @@ pub(super) struct Nginx;
 
 impl Proxy for Nginx {
     const EXAMPLE: &'static str = "nginx/nginx.conf";
+    const SECOND: &'static str = "#server 10.0.0.2:8700";
 
     fn find() -> Option<PathBuf> {
         let Some(program) = Program::find("nginx") else {
@@ -112,8 +113,7 @@ fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
     assert_eq!(setup.pages.visits(), 0);
 }
 
-/// nginx asks again when it redirects a request within itself: to the index of a folder, to the
-/// page of an error, or to where a backend says.
+/// The table of docs/proxies.md: nginx asks again when it redirects a request within itself.
 #[test]
 fn what_nginx_asks_twice_is_charged_once_with_a_request_id() {
     const FOUR: &str = r#"
@@ -123,27 +123,51 @@ fn what_nginx_asks_twice_is_charged_once_with_a_request_id() {
         on_failure = "deny"
         limits = [{ subject = "ip", limit = "4/h" }]
     "#;
-    for (flags, admitted) in [(&[][..], 2), (&["--request-id-header", "X-Request-Id"], 4)] {
+    for (flags, twice) in [(&[][..], 2), (&["--request-id-header", "X-Request-Id"], 4)] {
         // A separate folder: nginx leaves its socket behind when it is killed.
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("index.html"), "the index").unwrap();
         std::fs::write(folder.path().join("gone.html"), "it is gone").unwrap();
+        std::fs::write(folder.path().join("mirrored.html"), "a page").unwrap();
         // nginx's own pages, in place of those behind it, whose address the test replaces.
         let at = folder.path().display();
         let pages = format!(
             "location /sent {{ proxy_pass http://unix:{at}/backend; }}
+             location /tried {{ try_files /nothing /index.html; }}
+             location /named {{ try_files /nothing @named; }}
+             location /rewritten {{ rewrite ^ /index.html last; }}
+             location /inside {{ try_files /nothing /inner/index.html; }}
+             location /inner {{ internal; auth_request off; alias {at}; }}
+             location = /mirrored.html {{ mirror /index.html; }}
+             location /returned {{ return 200 returned; }}
              root {at}; index index.html; error_page 404 /gone.html; # http://127.0.0.1:3000;"
+        );
+        let named = format!(
+            "location @named {{ auth_request /_tollgate; error_page 403 = @refused; root {at};
+             try_files /index.html =404; }} location @refused {{"
         );
         let backend = format!(
             "http {{ server {{ listen unix:{at}/backend; location / {{
                  add_header X-Accel-Redirect /index.html; return 200; }} }}"
         );
-        let switches =
-            [("proxy_pass http://127.0.0.1:3000;", pages.as_str()), ("http {", backend.as_str())];
+        let switches = [
+            ("proxy_pass http://127.0.0.1:3000;", pages.as_str()),
+            ("location @refused {", &named),
+            ("http {", &backend),
+        ];
         let plan = Plan { policies: FOUR, switches: &switches, flags, ..Plan::default() };
         let Some(setup) = Setup::planned::<Nginx>(&plan) else { return };
-        let requests = [(1, "GET /", 200), (2, "GET /no-such-page", 404), (3, "GET /sent", 200)];
-        for (client, request, status) in requests {
+        for (client, request, status, admitted) in [
+            (1, "GET /", 200, twice),
+            (2, "GET /no-such-page", 404, twice),
+            (3, "GET /sent", 200, twice),
+            (4, "GET /tried", 200, twice),
+            (5, "GET /named", 200, twice),
+            (6, "GET /rewritten", 200, 4),
+            (7, "GET /inside", 200, 4),
+            (8, "GET /mirrored.html", 200, 4),
+            (9, "GET /returned", 200, 6),
+        ] {
             // A client that sends an id itself is charged all the same.
             let asked = format!("{request}\nX-Request-Id: mine");
             let answers: Vec<u16> =

@@ -32,6 +32,10 @@ macro_rules! promises {
             what_cannot_be_counted_is_no_429
             the_question_cannot_be_asked_by_clients
         }
+        $crate::proxies::promises::promises! { $proxy, rolling:
+            a_rolling_restart_of_two_replicas_fails_nobody
+            a_silent_replica_fails_nobody
+        }
     };
 }
 pub(super) use promises;
@@ -86,7 +90,7 @@ pub(super) fn policies_see_the_request_of_the_client<P: Proxy>() {
 }
 
 /// The forwarded headers and others that clients may write, each as lines of headers.
-const WRITTEN: [&str; 15] = [
+pub(super) const WRITTEN: [&str; 15] = [
     "X-Forwarded-For: 1.2.3.4",
     "X-Forwarded-For: 1.2.3.4\nX-Forwarded-For: 5.6.7.8",
     "Forwarded: for=1.2.3.4\nX-Real-IP: 1.2.3.4\nCF-Connecting-IP: 1.2.3.4",

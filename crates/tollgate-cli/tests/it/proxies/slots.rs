@@ -41,14 +41,17 @@ fn send_for(to: SocketAddr, path: &str) -> TcpStream {
 }
 
 /// The request that the backend got: it is at work until it is answered or dropped.
-fn at_work(backend: &TcpListener) -> TcpStream {
-    let (mut stream, _) = backend.accept().unwrap();
+pub(super) fn at_work(backend: &TcpListener) -> TcpStream {
+    read(backend.accept().unwrap().0)
+}
+
+pub(super) fn read(mut stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(LONG)).unwrap();
     assert!(read_some(&mut stream, &mut [0; 1_024]).unwrap() > 0);
     stream
 }
 
-fn answer(mut work: TcpStream) {
+pub(super) fn answer(mut work: TcpStream) {
     work.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes").unwrap();
 }
 
@@ -60,7 +63,7 @@ fn answered(mut client: TcpStream) -> String {
 
 /// Waits until this many slots are free by the service at this address: a proxy gives one back
 /// after the answer.
-fn free(service: SocketAddr, slots: u64) {
+pub(super) fn free(service: SocketAddr, slots: u64) {
     free_of(service, slots, 2);
 }
 

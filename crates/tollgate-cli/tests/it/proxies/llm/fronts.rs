@@ -30,7 +30,20 @@ pub(super) fn text(hold: &str) -> String {
     replaced(example("llm/policies.toml"), &limits.each_ref().map(|(old, new)| (*old, &**new)))
 }
 
-/// The same in a file.
+/// The same with more than any test uses.
+pub(super) fn without_end() -> String {
+    let limits = [
+        (&*format!("{REQUESTS}/366d via gcra"), "1000000/366d via fixed_window"),
+        (
+            &*format!("{TOKENS}/366d of tokens debt 100000 via gcra"),
+            "1000000000/366d of tokens via fixed_window",
+        ),
+        (&*format!("{MICRODOLLARS}/month"), "1000000000000/month"),
+    ];
+    replaced(text("5m"), &limits)
+}
+
+/// The policies of a test in a file.
 pub(super) fn policies(place: &Place, hold: &str) -> String {
     let path = place.path().join("policies.toml");
     std::fs::write(&path, text(hold)).unwrap();
@@ -101,19 +114,8 @@ impl Envoy {
     pub(super) fn start(place: &Place, service: &Serving, model: SocketAddr) -> Option<Self> {
         let program = envoy::find()?;
         let grpc: SocketAddr = service.line_after("grpc       ").parse().unwrap();
-        let (address, program) = started(&place.path().join("envoy.log"), |listen| {
-            let port = |port: u16| format!("port_value: {port} ");
-            let text = replaced(
-                example("llm/envoy.yaml"),
-                &[
-                    ("port_value: 8080 ", &port(listen.port())),
-                    ("port_value: 3000 ", &port(model.port())),
-                    ("port_value: 8081 ", &port(grpc.port())),
-                    ("port_value: 8700 ", &port(service.address().port())),
-                ],
-            );
-            envoy::command(&program, &place.path().join("envoy.yaml"), &text)
-        });
+        let at = [model, service.address(), grpc];
+        let (address, program) = envoy::before(&program, place, &example("llm/envoy.yaml"), at);
         Some(Self { address, _program: program })
     }
 }
@@ -123,6 +125,7 @@ pub(super) struct NginxBefore;
 
 impl Proxy for NginxBefore {
     const EXAMPLE: &'static str = "llm/nginx.conf";
+    const SECOND: &'static str = Nginx::SECOND;
 
     fn find() -> Option<PathBuf> {
         Nginx::find()

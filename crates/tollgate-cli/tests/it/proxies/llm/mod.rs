@@ -6,13 +6,16 @@ mod fronts;
 mod model;
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_testbed::RedisServer;
 
-use super::Plan;
+use super::rolling::{self, Replicas};
+use super::{Plan, Proxy as _, envoy, proxied};
 use crate::Place;
 use crate::serving::{Client, LONG, Serving};
 use call::{End, MAX_TOKENS, PATH, Pieces, call, question};
@@ -303,6 +306,68 @@ fn nginx_charges_what_headers_report_and_the_estimate_of_what_streams() {
     assert_eq!(used(service)[0], 3);
     spend(service);
     denied(door, &model);
+}
+
+/// Each call is charged once, and no hold stays open. nginx reads headers of whole answers, Envoy
+/// reads what streams.
+fn survives_a_rolling_restart(
+    replicas: &mut Replicas,
+    model: &Model,
+    door: SocketAddr,
+    streams: bool,
+) {
+    let before = left(replicas.address(0));
+    let number = AtomicU64::new(0);
+    let charged = Mutex::new([0; 3]);
+    let answers = rolling::under_load(
+        |_| {
+            let name = format!("rolling-{}", number.fetch_add(1, Ordering::Relaxed));
+            let mut body = question(&name);
+            body["stream"] = streams.into();
+            // A short answer, so that there are many.
+            body["max_tokens"] = 3.into();
+            let status = call::status(door, &body, |_| true)?;
+            if status == 200 {
+                let usage = model.written(&name).unwrap();
+                let more = [1, usage.tokens(), usage.microdollars()];
+                core::iter::zip(&mut *charged.lock().unwrap(), more)
+                    .for_each(|(sum, it)| *sum += it);
+            }
+            Ok(status)
+        },
+        |meanwhile| replicas.roll(meanwhile, "tollgate_holds_placed_total"),
+    );
+    println!("answers: {answers:?}");
+    // Nobody reaches a limit.
+    assert!(answers.keys().eq(&[200]), "{answers:?}");
+    settled(replicas.address(0));
+    let after = left(replicas.address(1));
+    let used: [u64; 3] = core::array::from_fn(|place| before[place] - after[place]);
+    assert_eq!(used, charged.into_inner().unwrap());
+}
+
+#[test]
+fn a_rolling_restart_behind_nginx_charges_each_call_once() {
+    let Some(program) = NginxBefore::find() else { return };
+    let model = Model::open();
+    let Some(mut replicas) = Replicas::start(&fronts::without_end(), &[]) else { return };
+    let (old, new) = rolling::second::<NginxBefore>(&replicas);
+    let at = (model.address, replicas.address(0));
+    let folder = replicas.place.path();
+    let (door, _running) = proxied::<NginxBefore>(&program, folder, &[(old, &new)], at);
+    survives_a_rolling_restart(&mut replicas, &model, door, false);
+}
+
+#[test]
+fn a_rolling_restart_behind_envoy_charges_each_call_once() {
+    let Some(program) = envoy::find() else { return };
+    let model = Model::open();
+    let flags = ["--linger", "2s"];
+    let Some(mut replicas) = Replicas::start(&fronts::without_end(), &flags) else { return };
+    let text = envoy::with_second("llm/envoy.yaml", &replicas);
+    let at = [model.address, replicas.address(0), replicas.grpc[0]];
+    let (door, _running) = envoy::before(&program, &replicas.place, &text, at);
+    survives_a_rolling_restart(&mut replicas, &model, door, true);
 }
 
 #[test]
