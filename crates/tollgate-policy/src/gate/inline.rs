@@ -152,7 +152,7 @@ impl<'g, S: Store> Inline<'g, S> {
         }
         let what = (outcome, counted, !self.is_shadow);
         let duration = started.map(|started| started.elapsed());
-        // A failure has no binding limit. The limits are from one rule then, or from any of several.
+        // A failure has no binding limit: its limits are from one rule, or from any of several.
         let rule = match (self.rules, answer.decision()) {
             ([one], _) => Some(*one),
             ([], _) | (_, None) => None,

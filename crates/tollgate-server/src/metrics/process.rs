@@ -1,4 +1,5 @@
-//! What the process takes of its machine, under the names that Prometheus' clients use.
+//! The memory, processor time and files of the process, under the names that Prometheus' clients
+//! use.
 //!
 //! Linux tells it in `/proc`; elsewhere these families are absent, as is a figure that cannot be
 //! read.

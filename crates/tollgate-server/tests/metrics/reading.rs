@@ -19,7 +19,7 @@ use tonic::body::Body;
 use crate::common::{Page, Service, policies, promtool};
 use crate::counting::{EVERY, ask_everything};
 
-fn file(path: &str) -> PathBuf {
+pub(crate) fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
@@ -67,7 +67,7 @@ async fn each_reader_gets_its_format_on_both_listeners() {
 
 /// The series of services over every kind of store after traffic, one of them with time series:
 /// labels by name.
-async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
+pub(crate) async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let memory = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
     ask_everything(&memory).await;
     let mut pages = vec![memory.page().await];
@@ -134,7 +134,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
 
 /// The names in a query.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Named {
+pub(crate) struct Named {
     metrics: BTreeSet<String>,
     /// Labels that are compared with a value, with the metric.
     matched: BTreeSet<(String, String)>,
@@ -143,7 +143,7 @@ struct Named {
 }
 
 impl Named {
-    fn read(query: &str) -> Self {
+    pub(crate) fn read(query: &str) -> Self {
         let mut named = Self::default();
         let mut rest = query;
         // The name that braces belong to, and whether parentheses hold labels.
@@ -190,7 +190,7 @@ impl Named {
         named
     }
 
-    fn exists(&self, query: &str, there: &BTreeMap<String, BTreeSet<String>>) {
+    pub(crate) fn exists(&self, query: &str, there: &BTreeMap<String, BTreeSet<String>>) {
         assert!(!self.metrics.is_empty(), "{query} asks for nothing");
         for metric in &self.metrics {
             assert!(there.contains_key(metric), "there is no `{metric}`, as in {query}");
