@@ -226,6 +226,8 @@ descriptors:
   - key: trial
     shadow_mode: true
     rate_limit: { unit: year, requests_per_unit: 1, name: trials }
+  - key: shut
+    rate_limit: { unit: year, requests_per_unit: 0 }
 ";
 
 const TOGETHER: &str = "
@@ -265,6 +267,7 @@ fn a_denial_of_envoys_rules_names_its_rule_in_the_log_and_in_its_span() {
     assert_eq!(ask_twice("shop", &[&[("user", "ann"), ("path", "/a")]], ""), ["200", "429"]);
     assert_eq!(ask_twice("shop", &[&[("tier", "ann")]], ""), ["200", "429"]);
     assert_eq!(ask_twice("shop", &[&[("trial", "ann")]], ""), ["200", "200"]);
+    assert_eq!(ask_twice("shop", &[&[("shut", "ann")]], ""), ["429", "429"]);
     assert_eq!(ask_twice("shop", &[&[("own", "ann")]], one_a_year), ["200", "429"]);
     let both: [&[(&str, &str)]; 2] = [&[("user", "ann")], &[("account", "ann")]];
     assert_eq!(ask_twice("bank", &both, ""), ["200", "429"]);
@@ -275,6 +278,8 @@ fn a_denial_of_envoys_rules_names_its_rule_in_the_log_and_in_its_span() {
         ["shop", "shop.user.path_/a", "store"],
         ["shop", "tiers", "store"],
         ["shop", "trials", "shadow"],
+        ["shop", "shop.shut", "policy"],
+        ["shop", "shop.shut", "policy"],
         ["shop", "", "store"],
         ["bank", "bank.account", "store"],
     ];

@@ -11,7 +11,7 @@ use super::observe::RuleName;
 use super::{Admission, Answer, Gate};
 use crate::model::DEFAULT_DEADLINE;
 use crate::on_failure::OnFailure;
-use crate::outcome::Authority;
+use crate::outcome::{Authority, Outcome};
 use crate::reserve::Commits;
 
 /// The failure rule and the deadline of inline limits; a policy has its own.
@@ -82,6 +82,18 @@ impl<'g, S: Store> Inline<'g, S> {
     #[must_use]
     pub fn in_shadow(self, is_shadow: bool) -> Self {
         Self { is_shadow, ..self }
+    }
+
+    /// Counts and reports a question that is denied without a call to the store, since its rule
+    /// admits nobody.
+    pub fn deny_all(self) {
+        let (started, gate) = (self.gate.started(), &self.gate.0);
+        let authority = if self.is_shadow { Authority::Shadow } else { Authority::Policy };
+        gate.inline.add(Outcome::Banned, authority);
+        let what = (Outcome::Banned, authority, !self.is_shadow);
+        let duration = started.map(|started| started.elapsed());
+        let rule = self.rules.first().copied();
+        gate.report(&gate.live.load(), (None, rule), what, None, (None, duration));
     }
 
     /// Checks the limits, and charges when all of them admit. A [peek](Ask::peek) changes no count

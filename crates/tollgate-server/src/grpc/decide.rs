@@ -37,6 +37,10 @@ impl Decider<'_> {
     /// # Errors
     /// An invalid question: a cost that is too high, or one count twice.
     pub(super) async fn ask(&self, meaning: Meaning) -> Result<Vec<Asked>, Status> {
+        self.planned.iter().filter(|planned| planned.is_banned()).for_each(|planned| {
+            let rules = core::slice::from_ref(&planned.name);
+            self.gate.inline().from_rules(rules).in_shadow(planned.is_shadow()).deny_all();
+        });
         match meaning {
             Meaning::Envoy => self.each_alone(0..self.planned.len(), Meaning::Envoy, true).await,
             Meaning::Tollgate => Box::pin(self.all_or_none()).await,

@@ -72,9 +72,14 @@ impl Counting<'_> {
         on_failure: OnFailure,
         (amount, ttl): (u64, Option<Duration>),
     ) -> Result<Reserved, Status> {
-        let bans = |planned: &Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
+        let bans = |planned: &&Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
         let (parts, rules) = named_parts(planned, false);
-        if planned.iter().any(bans) || (amount > MAX_COST && !parts.is_empty()) {
+        if let Some(planned) = planned.iter().find(bans) {
+            let rules = core::slice::from_ref(&planned.name);
+            self.service.gate.inline().from_rules(rules).deny_all();
+            return Ok(Reserved::nothing(false));
+        }
+        if amount > MAX_COST && !parts.is_empty() {
             return Ok(Reserved::nothing(false));
         }
         if parts.is_empty() {

@@ -85,6 +85,7 @@ async fn hits_are_counted_by_rule_under_the_names_of_the_reference() {
         r#"ratelimit_service_should_rate_limit_error{err_type="service_error"} 1"#,
         r#"ratelimit_service_should_rate_limit_error{err_type="redis_error"} 0"#,
         r#"tollgate_request_duration_seconds_count{front="grpc"} 8"#,
+        r#"tollgate_inline_decisions_total{outcome="banned",authority="policy"} 1"#,
         // The shadow of a rule denies nobody.
         r#"tollgate_inline_decisions_total{outcome="denied",authority="shadow"} 1"#,
     ] {
