@@ -31,7 +31,7 @@ pub(super) struct Rules {
 enum Source {
     None,
     Files(PathBuf),
-    Xds(Xds),
+    Xds(Box<Xds>),
 }
 
 /// The rules as a source has them.
@@ -132,7 +132,7 @@ impl Rules {
             EnvoyRules::Files(path) => Source::Files(path.clone()),
             EnvoyRules::Xds(options) => {
                 let xds = Xds::new(options.clone(), metrics.clone());
-                Source::Xds(xds.map_err(StartError::Options)?)
+                Source::Xds(Box::new(xds.map_err(StartError::Options)?))
             }
         };
         let live = match &source {

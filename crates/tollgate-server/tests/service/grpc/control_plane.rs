@@ -61,10 +61,11 @@ impl ControlPlane {
                 connections.spawn(async move {
                     match tls {
                         None => discovery.serve(stream).await,
-                        Some(tls) => match tls.accept(stream).await {
-                            Ok(stream) => discovery.serve(stream).await,
-                            Err(_) => {}
-                        },
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                discovery.serve(stream).await;
+                            }
+                        }
                     }
                 });
             }
