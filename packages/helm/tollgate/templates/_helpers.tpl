@@ -46,6 +46,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) }}yes{{ end -}}
 {{- end -}}
 
+{{- /* The config maps of policies and of Envoy's rules; empty where there are none. */ -}}
+{{- define "tollgate.policies" -}}
+{{- .Values.policiesConfigMap | default (ternary (include "tollgate.name" .) "" (not (empty .Values.policies))) -}}
+{{- end -}}
+
+{{- define "tollgate.rules" -}}
+{{- $own := printf "%s-envoy" (include "tollgate.name" .) -}}
+{{- .Values.envoy.configMap | default (ternary $own "" (not (empty .Values.envoy.rules))) -}}
+{{- end -}}
+
 {{- /* A probe of the given root, path and option of `tollgate health`. The kubelet trusts every
 certificate and has none, so where clients need one a command asks on loopback. */ -}}
 {{- define "tollgate.probe" -}}
@@ -83,8 +93,8 @@ httpGet: { path: {{ .path }}, port: http }
 {{- fail "autoscaling.enabled is true and resources.requests.cpu is empty: autoscaling.targetCPU is a part of it" -}}
 {{- end -}}
 {{- end -}}
-{{- if not (or $v.policies $v.policiesConfigMap) -}}
-{{- fail "policies is empty and so is policiesConfigMap: write the policy file into the one, or name your config map with policies.toml in the other" -}}
+{{- if not (or (include "tollgate.policies" .) (include "tollgate.rules" .)) -}}
+{{- fail "policies is empty, and so are policiesConfigMap, envoy.rules and envoy.configMap: without any of them every request would meet a demo policy" -}}
 {{- end -}}
 {{- if and (or $v.envoy.rules $v.envoy.configMap $v.envoy.metrics) (not $v.grpc.enabled) -}}
 {{- fail "envoy has rules, a configMap or metrics, and grpc.enabled is false: nobody could ask by them. Set grpc.enabled=true" -}}

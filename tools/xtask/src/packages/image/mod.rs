@@ -9,6 +9,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+pub(crate) use run::free_port;
+
 use super::deb::provide;
 use super::sheet::{Sheet, Shown, sha256};
 use super::stage::{Stage, date_all, fresh, time};
