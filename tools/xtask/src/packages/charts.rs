@@ -27,9 +27,15 @@ const FOLDER: &str = "packages/helm/tollgate";
 /// The folders that are rendered by Kustomize.
 const LAYERS: [&str; 2] = ["base", "overlays/production"];
 
-/// Manifests that are applied as they are.
-const EXAMPLES: [&str; 2] =
-    ["examples/kubernetes/tollgate.yaml", "examples/kubernetes/envoy-redis.yaml"];
+/// The oldest Kubernetes that the chart and the folders are for.
+const OLDEST: &str = "1.25";
+
+/// Manifests that are applied as they are, and the oldest Kubernetes that they are for: a `sleep` of
+/// `preStop` is known from 1.29 on, and there by default from 1.30 on.
+const EXAMPLES: [(&str, &str); 2] = [
+    ("examples/kubernetes/tollgate.yaml", OLDEST),
+    ("examples/kubernetes/envoy-redis.yaml", "1.30"),
+];
 
 /// The program that reads manifests.
 const READ: &str = include_str!("manifests.py");
@@ -96,6 +102,10 @@ pub(crate) fn chart(
             run(&["lint", "--strict", FOLDER, "--values", case])?;
         }
         run(&["lint", "--strict", &archive.to_string_lossy()])?;
+        let chart = std::fs::read_to_string(tree.root.join(FOLDER).join("Chart.yaml"))?;
+        if !chart.contains(&format!("\nkubeVersion: \">={OLDEST}.0-0\"\n")) {
+            bail!("Chart.yaml has another oldest version than {OLDEST}");
+        }
         Ok(Shown::Held(format!("by {}", run(&["version", "--short"])?.trim())))
     });
     sheet.check(CHART, "refuses values that cannot work together", || {
@@ -117,7 +127,7 @@ pub(crate) fn chart(
     let others = others(tree, may_install);
     for case in &cases {
         let name = case.rsplit('/').next().unwrap_or_default().trim_end_matches("-values.yaml");
-        rendered(CHART, name, stage, sheet, (&reader, &others), || {
+        rendered(CHART, (name, OLDEST), stage, sheet, (&reader, &others), || {
             run(&["template", "limits", FOLDER, "--values", case])
         });
     }
@@ -199,14 +209,14 @@ pub(crate) fn kustomize(
     let reader = python::kubernetes(tree, may_install).map_err(|error| format!("{error:#}"));
     let others = others(tree, may_install);
     for layer in LAYERS {
-        rendered(KUSTOMIZE, layer, stage, sheet, (&reader, &others), || {
+        rendered(KUSTOMIZE, (layer, OLDEST), stage, sheet, (&reader, &others), || {
             let folder = tree.root.join("packages/kustomize").join(layer);
             process::read(Command::new(&kubectl).arg("kustomize").arg(folder))
         });
     }
-    for example in EXAMPLES {
+    for (example, oldest) in EXAMPLES {
         let name = example.rsplit('/').next().unwrap_or_default();
-        rendered(KUSTOMIZE, name, stage, sheet, (&reader, &others), || {
+        rendered(KUSTOMIZE, (name, oldest), stage, sheet, (&reader, &others), || {
             std::fs::read_to_string(tree.root.join(example)).context("the example")
         });
     }
@@ -217,7 +227,7 @@ pub(crate) fn kustomize(
 /// starting them.
 fn rendered(
     artefact: &str,
-    name: &str,
+    (name, oldest): (&str, &str),
     stage: &Stage,
     sheet: &mut Sheet,
     (reader, others): (&Result<PathBuf, String>, &Others),
@@ -232,7 +242,7 @@ fn rendered(
     };
     let mut manifests = None;
     sheet.check(artefact, &format!("{name}: schemas of Kubernetes"), || {
-        let read = Manifests::read(&through(python, &render()?)?)?;
+        let read = Manifests::read(&through(python, oldest, &render()?)?)?;
         let kinds = read.kinds();
         manifests = Some(read);
         Ok(Shown::Held(kinds))
@@ -245,9 +255,9 @@ fn rendered(
 }
 
 /// Manifests as JSON, once they are valid.
-fn through(python: &Path, manifests: &str) -> Result<Value> {
+fn through(python: &Path, oldest: &str, manifests: &str) -> Result<Value> {
     let mut command = Command::new(python);
-    command.args(["-c", READ]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.args(["-c", READ, oldest]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start Python")?;
     let mut input = child.stdin.take().context("Python has no input")?;
     input.write_all(manifests.as_bytes())?;

@@ -1,6 +1,7 @@
 """Reads manifests of Kubernetes from standard input, holds them to its schemas, prints them as JSON.
 
-With two arguments, a schema and a file of values, it holds the values to the schema instead.
+The argument is the oldest version of Kubernetes that they are for; the newest one is a second. With
+two arguments, a schema and a file of values, it holds the values to the schema instead.
 """
 
 import json
@@ -33,7 +34,7 @@ def lost(document, read, at=""):
             yield from lost(*pair, f"{at}/{index}")
 
 
-def check(document):
+def check(document, versions):
     """Raises or exits where a document is not valid."""
     if document["apiVersion"] == "monitoring.coreos.com/v1":
         # A second to import.
@@ -44,14 +45,14 @@ def check(document):
         if unknown:
             sys.exit(f"{document['kind']}: unknown: {unknown}")
         return
-    try:
-        # Strict: a misspelt field is an error, which a cluster would ignore.
-        newest = kubernetes_validate.latest_version()
-        kubernetes_validate.validate(document, newest, strict=True)
-    except jsonschema.ValidationError as error:
-        # Without the schema, which is long.
-        at = "/".join(str(part) for part in error.absolute_path)
-        sys.exit(f"{document['kind']}: {at}: {error.message}")
+    for version in versions:
+        try:
+            # Strict: a misspelt field is an error, which a cluster would ignore.
+            kubernetes_validate.validate(document, version, strict=True)
+        except jsonschema.ValidationError as error:
+            # Without the schema, which is long.
+            at = "/".join(str(part) for part in error.absolute_path)
+            sys.exit(f"{document['kind']}, Kubernetes {version}: {at}: {error.message}")
 
 
 if len(sys.argv) == 3:
@@ -65,5 +66,5 @@ if len(sys.argv) == 3:
 else:
     documents = [document for document in yaml.safe_load_all(sys.stdin) if document]
     for document in documents:
-        check(document)
+        check(document, [sys.argv[1], kubernetes_validate.latest_version()])
     json.dump(documents, sys.stdout)

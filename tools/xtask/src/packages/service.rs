@@ -61,6 +61,13 @@ impl Service {
         process::read(command.arg(format!("{}{path}", self.url)).args(["--data", question]))
     }
 
+    /// The certificate that it shows, as text.
+    pub(crate) fn certificate(&self) -> Result<String> {
+        let mut command = self.curl();
+        command.args(["--output", "/dev/null", "--write-out", "%{certs}"]);
+        process::read(command.arg(format!("{}/healthz", self.url)))
+    }
+
     /// Asks for one unit.
     pub(crate) fn check(&self, limit: &str) -> Result<String> {
         self.post("/v1/check", &format!(r#"{{"subject": "user:42", "limit": "{limit}"}}"#))
@@ -73,6 +80,12 @@ impl Service {
             bail!("it does not count: {first} {second}");
         }
         Ok(())
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) -> Result<()> {
+        let line = format!("kill -TERM {}", self.child.id());
+        process::read(&mut process::shell(&line)).map(drop)
     }
 
     fn curl(&self) -> Command {

@@ -25,6 +25,9 @@ const TOKEN: &str = "00000000000000000000000000000000000000000000000000000000000
 /// How long a changed config map may take to be read.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
+/// How long after SIGTERM it may be ready: a part of the least `--linger`.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
 /// Addresses of our program, which become free ports of this machine.
 const LISTENS: [&str; 4] = ["listen", "admin", "grpc", "resp"];
 
@@ -97,6 +100,7 @@ pub(crate) fn starts(manifests: &Manifests, stage: &Stage, others: &Others) -> R
     if let Some(redis) = redis {
         shown.push(redis.keeps()?);
     }
+    shown.push(started.ends(&ours, others)?);
     Ok(Shown::Held(shown.join(", ")))
 }
 
@@ -231,16 +235,41 @@ impl Started {
             doors.push("RESP");
         }
         if ours.option("grpc")?.is_some() {
-            let address = self.service.said("grpc").context("no address for gRPC")?;
-            let python = others.grpc.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
-            let folder = if tls { keys.display().to_string() } else { String::new() };
-            let said = process::read(Command::new(python).args(["-c", HEALTH, address, &folder]))?;
-            if said.trim() != "1" {
-                bail!("gRPC says of its health: {said}");
-            }
+            self.has_health("1", ours, others)?;
             doors.push("gRPC");
         }
         Ok(format!("counts over {}", doors.join(", ")))
+    }
+
+    /// The health service of gRPC answers 1 while it serves, else 2.
+    fn has_health(&self, wanted: &str, ours: &Pod<'_>, others: &Others) -> Result<()> {
+        let address = self.service.said("grpc").context("no address for gRPC")?;
+        let python = others.grpc.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+        let folder = match ours.option("tls-cert")? {
+            Some(_) => self.home.join("keys").display().to_string(),
+            None => String::new(),
+        };
+        let found = process::read(Command::new(python).args(["-c", HEALTH, address, &folder]))?;
+        match found.trim() == wanted {
+            true => Ok(()),
+            false => bail!("the health of gRPC is {found}, not {wanted}"),
+        }
+    }
+
+    /// From the signal on it is not ready, and takes requests.
+    fn ends(&self, ours: &Pod<'_>, others: &Others) -> Result<String> {
+        self.service.terminate()?;
+        let started = Instant::now();
+        while self.service.get("/readyz").is_ok() {
+            if started.elapsed() > ENDS_WITHIN {
+                bail!("it is ready after SIGTERM");
+            }
+        }
+        if ours.option("grpc")?.is_some() {
+            self.has_health("2", ours, others)?;
+        }
+        self.service.get("/metrics").context("it takes no requests while it lingers")?;
+        Ok("lingers".to_owned())
     }
 
     /// Changed config maps are taken without a restart: policies and rules of Envoy.
@@ -260,18 +289,29 @@ impl Started {
             self.until("/json", question, r#""requestsPerUnit":77"#)?;
             shown.push("takes new rules".to_owned());
         }
+        if let Some(path) = ours.option("tls-cert")? {
+            let (folder, file) = path.rsplit_once('/').context("no folder of certificates")?;
+            let (text, number) = volumes::renewed(&self.home)?;
+            volumes.change(folder, file, &text)?;
+            self.repeatedly(number, || self.service.certificate())?;
+            shown.push("takes a new certificate".to_owned());
+        }
         Ok(shown)
     }
 
     /// Asks until the answer has this part.
     fn until(&self, path: &str, question: &str, part: &str) -> Result<()> {
+        self.repeatedly(part, || self.service.post(path, question))
+    }
+
+    fn repeatedly(&self, part: &str, ask: impl Fn() -> Result<String>) -> Result<()> {
         let started = Instant::now();
         loop {
-            let said = self.service.post(path, question);
-            match &said {
-                Ok(said) if said.contains(part) => return Ok(()),
+            let found = ask();
+            match &found {
+                Ok(found) if found.contains(part) => return Ok(()),
                 _ if started.elapsed() > READ_WITHIN => {
-                    bail!("a changed config map is not read: {path} answers {said:?}")
+                    bail!("a changed volume is not read: no `{part}` in {found:?}")
                 }
                 _ => std::thread::sleep(Duration::from_millis(100)),
             }

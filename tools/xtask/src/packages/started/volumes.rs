@@ -21,6 +21,11 @@ printf 'subjectAltName=IP:127.0.0.1,DNS:localhost' >names &&
 openssl x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
     -extfile names -out tls.crt";
 
+/// Signs the same key once more, with a number by which it is seen.
+const RENEWED: &str = "\
+openssl x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -set_serial 0x7777 -days 2 \
+    -extfile names -out renewed.crt";
+
 /// Stand-ins for config maps of the user's own, by the file that is looked for.
 const POLICIES: &str = "version = 1\nmatch = \"all\"\n[[policies]]\nname = \"own\"\n\
     limits = [{ subject = \"ip\", limit = \"9/s\" }]\non_failure = \"allow\"\n";
@@ -31,6 +36,13 @@ pub(super) fn make_keys(home: &Path) -> Result<()> {
     let keys = home.join("keys");
     fresh(&keys)?;
     process::read(process::shell(KEYS).current_dir(&keys)).context("openssl").map(drop)
+}
+
+/// A certificate that replaces the one in use, and its number as `curl` prints it.
+pub(super) fn renewed(home: &Path) -> Result<(String, &'static str)> {
+    let keys = home.join("keys");
+    process::read(process::shell(RENEWED).current_dir(&keys)).context("openssl")?;
+    Ok((std::fs::read_to_string(keys.join("renewed.crt"))?, "7777"))
 }
 
 /// The folders of a pod.
