@@ -30,8 +30,8 @@ const LAYERS: [&str; 2] = ["base", "overlays/production"];
 /// The oldest Kubernetes that the chart and the folders are for.
 const OLDEST: &str = "1.25";
 
-/// Manifests that are applied as they are, and the oldest Kubernetes that they are for: a `sleep` of
-/// `preStop` is known from 1.29 on, and there by default from 1.30 on.
+/// Manifests that are applied as they are, and the oldest Kubernetes that each is for: a `sleep` of
+/// `preStop` is there by default from 1.30 on.
 const EXAMPLES: [(&str, &str); 2] = [
     ("examples/kubernetes/tollgate.yaml", OLDEST),
     ("examples/kubernetes/envoy-redis.yaml", "1.30"),
