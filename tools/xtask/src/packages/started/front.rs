@@ -12,10 +12,17 @@ use serde_json::Value;
 use super::volumes::Volumes;
 use crate::packages::image::free_port;
 use crate::packages::manifests::{Manifests, Pod};
+use crate::packages::service::Service;
 use crate::process;
 
 /// How long Envoy may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// The port of Envoy's own administration in its configuration.
+const ADMIN: u64 = 9901;
+
+/// How long after its `--linger` an instance is gone for certain.
+const GONE_AFTER: Duration = Duration::from_secs(2);
 
 /// How often a client asks at most until it is refused.
 const ASKS: usize = 200;
@@ -96,22 +103,23 @@ impl Redis {
 pub(super) struct Envoy {
     _child: Other,
     web: u16,
+    admin: u16,
 }
 
 impl Envoy {
-    /// Starts it before our gRPC at this address, and waits until its probe holds.
+    /// Starts it before our gRPC at these addresses, and waits until its probe holds.
     pub(super) fn start(
         program: &Path,
         manifests: &Manifests,
         pod: &Pod<'_>,
-        grpc: &str,
+        instances: &[&str],
         home: &Path,
     ) -> Result<Self> {
         let volumes = Volumes::fill(manifests, pod, &home.join("envoy"), home)?;
         let config = pod.arguments()?.into_iter().find(|word| word.starts_with('/'));
         let config = volumes.path(config.context("Envoy without a configuration")?)?;
         let text = std::fs::read_to_string(&config)?;
-        let (here, taken) = at_free_ports(&text, grpc)?;
+        let (here, taken) = at_free_ports(&text, instances)?;
         let port_of = |name: &str| -> Result<u16> {
             let mut ports = pod.container["ports"].as_array().into_iter().flatten();
             let port = ports.find(|port| port["name"] == name).map(|port| &port["containerPort"]);
@@ -129,7 +137,8 @@ impl Envoy {
         command.arg("-c").arg(&file).args(["--concurrency", "1", "--disable-hot-restart"]);
         let log = std::fs::File::create(home.join("envoy.log"))?;
         let child = command.stdout(Stdio::null()).stderr(log).spawn().context("Envoy")?;
-        let envoy = Self { _child: Other(child), web };
+        let admin = *taken.get(&ADMIN).context("Envoy has no administration")?;
+        let envoy = Self { _child: Other(child), web, admin };
         let started = Instant::now();
         while status(&probe)? != "200" {
             if started.elapsed() > READY_WITHIN {
@@ -155,30 +164,59 @@ impl Envoy {
         }
         bail!("Envoy admits {ASKS} requests of one client")
     }
+
+    /// An instance ends, and no call of Envoy fails meanwhile.
+    pub(super) fn outlives(&self, instance: &Service, linger: &str) -> Result<String> {
+        let linger: u64 = linger.trim_end_matches('s').parse().context("--linger")?;
+        instance.terminate()?;
+        let (started, mut asked) = (Instant::now(), 0);
+        while started.elapsed() < Duration::from_secs(linger) + GONE_AFTER {
+            status(&format!("http://127.0.0.1:{}/", self.web))?;
+            asked += 1;
+        }
+        if instance.get("/healthz").is_ok() {
+            bail!("an instance serves {linger} s after SIGTERM");
+        }
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--fail"]);
+        let stats = process::read(curl.arg(format!("http://127.0.0.1:{}/stats", self.admin)))?;
+        let mut failed = stats.lines().filter(|line| line.contains("ratelimit.error: "));
+        match failed.find(|line| !line.ends_with(": 0")) {
+            _ if !stats.contains("ratelimit.over_limit: ") => bail!("Envoy counted no calls"),
+            Some(line) => bail!("{line}, of {asked} while an instance ended"),
+            None => Ok(format!("no call of {asked} fails while an instance ends")),
+        }
+    }
 }
 
-/// A configuration whose addresses are free ports of this machine, and those of our service that of
-/// its gRPC; and the port here of each port there.
-fn at_free_ports(text: &str, grpc: &str) -> Result<(String, BTreeMap<u64, u16>)> {
+/// A configuration whose addresses are free ports of this machine, and those of our service one for
+/// each of its instances; and the port here of each port there.
+fn at_free_ports(text: &str, instances: &[&str]) -> Result<(String, BTreeMap<u64, u16>)> {
     const ADDRESS: &str = "socket_address: { address: ";
-    let (_, grpc) = grpc.rsplit_once(':').context("an address without a port")?;
     let mut ports = BTreeMap::new();
-    let mut parts = text.split(ADDRESS);
-    let mut here = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
+    let mut here = String::new();
+    for line in text.lines() {
+        let Some((before, part)) = line.split_once(ADDRESS) else {
+            here.push_str(&format!("{line}\n"));
+            continue;
+        };
         let (address, rest) = part.split_once(" }").context("an address without an end")?;
         let (host, port) = address.split_once(", port_value: ").context("an address, no port")?;
-        let port: u64 = port.parse().with_context(|| format!("the port {port}"))?;
-        let port = match (host.starts_with("tollgate"), ports.get(&port)) {
-            (true, _) => grpc.parse()?,
-            (false, Some(taken)) => *taken,
-            (false, None) => {
-                let free = free_port()?;
-                ports.insert(port, free);
-                free
-            }
+        let mut put = |port: &dyn std::fmt::Display| {
+            let address = format!("{ADDRESS}127.0.0.1, port_value: {port} }}");
+            here.push_str(&format!("{before}{address}{rest}\n"));
         };
-        here.push_str(&format!("{ADDRESS}127.0.0.1, port_value: {port} }}{rest}"));
+        if host.starts_with("tollgate") {
+            for instance in instances {
+                put(&instance.rsplit(':').next().unwrap_or_default());
+            }
+            continue;
+        }
+        let port: u64 = port.parse().with_context(|| format!("the port {port}"))?;
+        if !ports.contains_key(&port) {
+            ports.insert(port, free_port()?);
+        }
+        ports.get(&port).into_iter().for_each(|port| put(port));
     }
     Ok((here, ports))
 }
@@ -200,11 +238,12 @@ mod tests {
         let text = "a: socket_address: { address: 0.0.0.0, port_value: 80 }\n\
                     b: { socket_address: { address: tollgate-x, port_value: 8081 } }\n\
                     c: socket_address: { address: 127.0.0.1, port_value: 80 }\n";
-        let (here, ports) = at_free_ports(text, "127.0.0.1:5").unwrap();
+        let (here, ports) = at_free_ports(text, &["127.0.0.1:5", "127.0.0.1:6"]).unwrap();
         let free = ports[&80];
         let expected = format!(
             "a: socket_address: {{ address: 127.0.0.1, port_value: {free} }}\n\
              b: {{ socket_address: {{ address: 127.0.0.1, port_value: 5 }} }}\n\
+             b: {{ socket_address: {{ address: 127.0.0.1, port_value: 6 }} }}\n\
              c: socket_address: {{ address: 127.0.0.1, port_value: {free} }}\n"
         );
         assert_eq!((here, ports.len()), (expected, 1));

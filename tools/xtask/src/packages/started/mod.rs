@@ -93,9 +93,12 @@ pub(crate) fn starts(manifests: &Manifests, stage: &Stage, others: &Others) -> R
     shown.extend(started.reloads(&ours, &volumes)?);
     if let Some(pod) = manifests.pod("envoy")? {
         let program = others.envoy.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
-        let grpc = started.service.said("grpc").context("Envoy without gRPC")?;
-        let envoy = Envoy::start(program, manifests, &pod, grpc, &started.home)?;
+        let second = start(&ours, stage, &volumes, redis.as_ref(), &started.home)?;
+        let both = [&started.service, &second].map(|one| one.said("grpc"));
+        let [Some(one), Some(two)] = both else { bail!("Envoy without gRPC") };
+        let envoy = Envoy::start(program, manifests, &pod, &[one, two], &started.home)?;
         shown.push(envoy.denies()?);
+        shown.push(envoy.outlives(&second, ours.option("linger")?.context("no --linger")?)?);
     }
     if let Some(redis) = redis {
         shown.push(redis.keeps()?);
