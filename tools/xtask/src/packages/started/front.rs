@@ -1,6 +1,7 @@
 //! The programs beside ours: an Envoy in front of it, and a Redis behind it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -213,10 +214,11 @@ fn at_free_ports(text: &str, instances: &[&str]) -> Result<(String, BTreeMap<u64
             continue;
         }
         let port: u64 = port.parse().with_context(|| format!("the port {port}"))?;
-        if !ports.contains_key(&port) {
-            ports.insert(port, free_port()?);
-        }
-        ports.get(&port).into_iter().for_each(|port| put(port));
+        let free = match ports.entry(port) {
+            Entry::Occupied(taken) => *taken.get(),
+            Entry::Vacant(place) => *place.insert(free_port()?),
+        };
+        put(&free);
     }
     Ok((here, ports))
 }
