@@ -93,14 +93,20 @@ httpGet: { path: {{ .path }}, port: http }
 {{- fail "autoscaling.enabled is true and resources.requests.cpu is empty: autoscaling.targetCPU is a part of it" -}}
 {{- end -}}
 {{- end -}}
-{{- if not (or (include "tollgate.policies" .) (include "tollgate.rules" .)) -}}
-{{- fail "policies is empty, and so are policiesConfigMap, envoy.rules and envoy.configMap: without any of them every request would meet a demo policy" -}}
+{{- if not (or (include "tollgate.policies" .) (include "tollgate.rules" .) $v.envoy.xds) -}}
+{{- fail "policies is empty, and so are policiesConfigMap, envoy.rules, envoy.configMap and envoy.xds: without any of them every request would meet a demo policy" -}}
 {{- end -}}
-{{- if and (or $v.envoy.rules $v.envoy.configMap $v.envoy.metrics) (not $v.grpc.enabled) -}}
-{{- fail "envoy has rules, a configMap or metrics, and grpc.enabled is false: nobody could ask by them. Set grpc.enabled=true" -}}
+{{- if and (or $v.envoy.rules $v.envoy.configMap $v.envoy.xds $v.envoy.metrics) (not $v.grpc.enabled) -}}
+{{- fail "envoy has rules, a configMap, xds or metrics, and grpc.enabled is false: nobody could ask by them. Set grpc.enabled=true" -}}
 {{- end -}}
 {{- if and $v.envoy.rules $v.envoy.configMap -}}
 {{- fail "envoy.rules and envoy.configMap are both there: choose one of them" -}}
+{{- end -}}
+{{- if and $v.envoy.xds (or $v.envoy.rules $v.envoy.configMap) -}}
+{{- fail "envoy.xds is there beside envoy.rules or envoy.configMap: choose one of them" -}}
+{{- end -}}
+{{- if and $v.envoy.metrics (not (or $v.envoy.rules $v.envoy.configMap $v.envoy.xds)) -}}
+{{- fail "envoy.metrics is true without rules: set envoy.rules, envoy.configMap or envoy.xds" -}}
 {{- end -}}
 {{- if and $v.resp.enabled (not $v.resp.secret) -}}
 {{- fail "resp.enabled is true and resp.secret is empty: name the secret with the passwords of clients" -}}

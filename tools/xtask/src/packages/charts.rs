@@ -41,7 +41,7 @@ const EXAMPLES: [(&str, &str); 2] = [
 const READ: &str = include_str!("manifests.py");
 
 /// Values that each are valid and cannot work together, and a part of the message.
-const REFUSED: [(&str, &str); 19] = [
+const REFUSED: [(&str, &str); 22] = [
     ("replicas=2", "store.secret is empty"),
     ("autoscaling.enabled=true", "store.secret is empty"),
     ("autoscaling.enabled=true,store.secret=a,autoscaling.minReplicas=11", "minReplicas is above"),
@@ -50,6 +50,9 @@ const REFUSED: [(&str, &str); 19] = [
     ("envoy.configMap=a", "grpc.enabled is false"),
     ("envoy.metrics=true", "grpc.enabled is false"),
     (r"grpc.enabled=true,envoy.configMap=a,envoy.rules.a\.yaml=b", "choose one"),
+    ("grpc.enabled=true,envoy.configMap=a,envoy.xds=h:1", "choose one"),
+    ("grpc.enabled=true,envoy.xds=nowhere", "/envoy/xds"),
+    ("grpc.enabled=true,envoy.metrics=true", "without rules"),
     ("resp.enabled=true", "resp.secret is empty"),
     ("resp.enabled=true,resp.secret=a,resp.passwordKey=", "resp.usersKey are empty"),
     ("tls.clientAuthority=a", "tls.secret is empty"),
