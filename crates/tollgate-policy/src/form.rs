@@ -87,7 +87,7 @@ fn path(pattern: &Pattern) -> Option<String> {
     (form != format!("{text}{end}")).then(|| format!("`{form}`"))
 }
 
-/// What to write in place of a regular expression, which a path never looks like.
+/// The correction of a regular expression, which a path never looks like.
 fn no_regular_expression(text: &str, end: &str) -> Option<String> {
     let plain = text.strip_prefix('^').unwrap_or(text);
     let is_one = plain.len() < text.len() || text.ends_with('$') || text.contains("(?");

@@ -26,8 +26,8 @@ pub struct EnvoyFiles {
 }
 
 impl EnvoyFiles {
-    /// Reads the file, or the files of a folder that are named `.yaml`, `.yml` or without a `.`: the
-    /// key of a config map often has no extension.
+    /// Reads the file, or the files of a folder that are named `.yaml`, `.yml` or without a `.`:
+    /// the key of a config map often has no extension.
     ///
     /// # Errors
     /// The problem with a file, or with the folder.
