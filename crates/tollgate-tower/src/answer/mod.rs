@@ -367,7 +367,7 @@ impl Answers {
         policy: &str,
         (unit, most): (&Unit, u64),
     ) -> Response<Bytes> {
-        let problem = problem::too_costly(most, unit);
+        let problem = problem::above_maximum(most, unit);
         if wire != Wire::Http {
             let code = Code::INVALID_ARGUMENT;
             return grpc::refusal(wire, code, &problem.detail, None, self.expose);
