@@ -237,6 +237,9 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
         }
     }
     row("cost", &policy.cost.to_string());
+    if let Some(headers) = policy.headers {
+        row("headers", headers.name());
+    }
     let failure = &policy.on_failure;
     // A policy file does not name the store, whose URL may set another deadline.
     let or_said = if policy.deadline.is_none() { ", or the deadline of its URL" } else { "" };

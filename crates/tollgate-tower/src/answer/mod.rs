@@ -243,9 +243,6 @@ impl Answers {
     ) {
         marks.repeated = decision.is_repeated();
         marks.expose = self.expose.then_some(self.profile);
-        if self.profile == Profile::None {
-            return;
-        }
         // The usual case of one template with one limit: nothing to search.
         if let [template] = templates
             && let Some(item) = template.only()
@@ -277,15 +274,20 @@ impl Answers {
         report: &Report<'_>,
         decision: &Decision<'_>,
     ) {
+        let profile = item.profile.unwrap_or(self.profile);
+        marks.expose = self.expose.then_some(profile);
+        if profile == Profile::None {
+            return;
+        }
         let numbers = Numbers::new(decision, item.rate, report);
-        if self.profile.draft() {
+        if profile.draft() {
             marks.policy = match self.partition_keys {
                 true => header_template::policy_with_keys(templates, item, decision),
                 false => header_template::policy(templates, item),
             };
             marks.rate_limit = item.rate_limit(numbers);
         }
-        if let Some(reset) = self.profile.legacy() {
+        if let Some(reset) = profile.legacy() {
             let reset = match reset {
                 Reset::Delta => numbers.seconds(),
                 Reset::Epoch => numbers.epoch_seconds(),
