@@ -38,7 +38,8 @@ fn each_recipe_is_fine_and_does_what_its_title_says() {
     let graphql = |cost: u32| {
         let header = cost.to_string();
         ip(json!({
-            "method": "POST", "path": "/graphql", "user": "ann", "header.x-graphql-complexity": header
+            "method": "POST", "path": "/graphql", "user": "ann",
+            "header.x-graphql-complexity": header
         }))
     };
     let tenant = |user: &str| json!({ "field.tenant": "acme", "user": user });

@@ -8,8 +8,8 @@ use http::HeaderValue;
 use sha2::{Digest as _, Sha256};
 use tollgate::{Decision, Limit, LimitSet, ParseError, Report, Unit};
 
-use super::Profile;
 use super::numbers::Numbers;
+use super::profile::Profile;
 use super::rate::Rate;
 
 /// The longest name in its written form, in bytes, including the quotes.
@@ -54,7 +54,7 @@ pub(super) struct Item {
     /// The rate of a bucket that refills continuously, in units per period. For such a bucket,
     /// `r/t` could promise more than the rate.
     pub(super) rate: Option<Rate>,
-    /// The headers that it is told by, where they are not those of the front.
+    /// Its headers, where they are not those of the front.
     pub(super) profile: Option<Profile>,
     /// Whether it is in `RateLimit-Policy`: a ban has no units for a window, and a limit that
     /// counts nothing has no numbers.
