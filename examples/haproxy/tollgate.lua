@@ -21,7 +21,16 @@ end
 -- The parts of a refusal that go to the client.
 local SHOWN = {
   "content-type", "cache-control", "retry-after", "ratelimit", "ratelimit-policy",
-  "www-authenticate",
+  "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "www-authenticate",
+}
+
+-- The parts of an admission, and the variables that haproxy.cfg makes headers of.
+local COUNTED = {
+  ["ratelimit"] = "txn.limit_count",
+  ["ratelimit-policy"] = "txn.limit_policy",
+  ["x-ratelimit-limit"] = "txn.x_limit",
+  ["x-ratelimit-remaining"] = "txn.x_remaining",
+  ["x-ratelimit-reset"] = "txn.x_reset",
 }
 
 -- The headers of the question, or nil when they are too many: HAProxy 2.6 ends when a script sends
@@ -76,12 +85,11 @@ core.register_action("tollgate", { "http-req" }, function(txn, unanswered)
   local answer = core.httpclient():get(get) or {}
   local status = answer.status or 0
   if status == 200 then
-    local count, policy = header(answer, "ratelimit"), header(answer, "ratelimit-policy")
-    if count then
-      txn:set_var("txn.limit_count", count)
-    end
-    if policy then
-      txn:set_var("txn.limit_policy", policy)
+    for name, variable in pairs(COUNTED) do
+      local value = header(answer, name)
+      if value then
+        txn:set_var(variable, value)
+      end
     end
   elseif header(answer, "content-type") == "application/problem+json" then
     -- The service's own word; HAProxy's for a service that is not there has another type.

@@ -19,6 +19,7 @@ import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.concurrent.Executors;
+import java.util.regex.Pattern;
 
 class Middleware {
     static final String TOLLGATE = env("TOLLGATE_URL", "http://127.0.0.1:8700");
@@ -44,9 +45,10 @@ class Middleware {
     static class Limit extends Filter {
         @Override
         public void doFilter(HttpExchange exchange, Chain chain) throws IOException {
-            HttpResponse<Void> answer = null;
+            HttpResponse<String> answer = null;
             try {
                 answer = ask(exchange);
+                tell(answer, exchange);
             } catch (IOException error) {
                 System.err.println("no answer: " + error);
             }
@@ -55,8 +57,6 @@ class Middleware {
             } else if (answer == null) {
                 respond(exchange, 503, "try again later\n");
             } else if (answer.statusCode() == 429) {
-                answer.headers().firstValue("Retry-After")
-                    .ifPresent(wait -> exchange.getResponseHeaders().set("Retry-After", wait));
                 respond(exchange, 429, "too many requests\n");
             } else {
                 // The service does not judge this request, such as a path that can be read in two
@@ -71,7 +71,27 @@ class Middleware {
         }
     }
 
-    static HttpResponse<Void> ask(HttpExchange exchange) throws IOException {
+    // The numbers of the limit that binds, in the order of the answer. Where you have a library for
+    // JSON, use that.
+    static final Pattern COUNT = Pattern.compile("\"limit\":(\\d+),\"remaining\":(\\d+),");
+    static final Pattern RESET = Pattern.compile("\"reset_after\":\\{\"seconds\":([\\d.]+)");
+
+    /** Tells a client of its limit. A banned client has none, and nobody while the store is away. */
+    static void tell(HttpResponse<String> answer, HttpExchange exchange) {
+        var headers = exchange.getResponseHeaders();
+        var wait = answer.headers().firstValue("Retry-After");
+        wait.ifPresent(seconds -> headers.set("Retry-After", seconds));
+        var count = COUNT.matcher(answer.body());
+        var reset = RESET.matcher(answer.body());
+        if (count.find() && reset.find()) {
+            var seconds = (long) Math.ceil(Double.parseDouble(reset.group(1)));
+            headers.set("X-RateLimit-Limit", count.group(1));
+            headers.set("X-RateLimit-Remaining", count.group(2));
+            headers.set("X-RateLimit-Reset", wait.orElse(Long.toString(seconds)));
+        }
+    }
+
+    static HttpResponse<String> ask(HttpExchange exchange) throws IOException {
         // Behind a proxy that you trust, take the address from the header that it writes.
         var ip = exchange.getRemoteAddress().getAddress().getHostAddress();
         var host = exchange.getRequestHeaders().getFirst("Host");
@@ -84,7 +104,7 @@ class Middleware {
             .POST(BodyPublishers.ofString(body))
             .build();
         try {
-            var answer = CLIENT.send(request, BodyHandlers.discarding());
+            var answer = CLIENT.send(request, BodyHandlers.ofString());
             if (answer.statusCode() >= 500) {
                 throw new IOException("status " + answer.statusCode());
             }

@@ -131,6 +131,22 @@ const PLAIN: [(&str, Field); 7] = [
 const CONDITIONS: [(&str, Field); 3] =
     [("time", Field::Time), ("day", Field::Day), ("tier", Field::Tier)];
 
+/// The field that another word means: names of other tools, and those of a program's own.
+fn foreign(text: &str) -> Option<&'static str> {
+    Some(match text.to_ascii_lowercase().as_str() {
+        "client_ip" | "remote_addr" | "remote_address" | "binary_remote_addr" | "address"
+        | "client" => "ip",
+        "username" | "user_id" | "userid" | "account" | "sub" => "user",
+        "apikey" | "api-key" | "key" => "api_key",
+        "url" | "uri" | "request_uri" => "path",
+        "server_name" | "hostname" | "domain" => "host",
+        "tenant" | "tenant_id" => "field.tenant",
+        "country" | "region" => "field.country",
+        "plan" => "field.plan",
+        _ => return None,
+    })
+}
+
 impl Field {
     /// Parses the name of a condition: a field, `time`, `day` or `tier`.
     ///
@@ -206,7 +222,11 @@ impl Field {
             let remedy = "write several as a list, e.g. `[\"user\", \"field.resource\"]`";
             return ParseError::whole(text, format!("`{text}` is not a field"), remedy);
         }
-        let remedy = advice(text, Self::words(), remedy);
+        let advised = advice(text, Self::words(), remedy);
+        let remedy = match foreign(text) {
+            Some(right) => format!("write `{right}`; {remedy}"),
+            None => advised,
+        };
         ParseError::whole(text, format!("`{text}` is not a field"), remedy)
     }
 

@@ -87,16 +87,18 @@ fn path(pattern: &Pattern) -> Option<String> {
     (form != format!("{text}{end}")).then(|| format!("`{form}`"))
 }
 
-/// What to write in place of a regular expression, which a path never looks like.
+/// The correction of a regular expression, which a path never looks like.
 fn no_regular_expression(text: &str, end: &str) -> Option<String> {
     let plain = text.strip_prefix('^').unwrap_or(text);
-    let is_one = plain.len() < text.len() || text.ends_with('$') || text.contains("(?");
+    let has_name = text.contains('{') && text.contains('}');
+    let is_one = plain.len() < text.len() || text.ends_with('$') || text.contains("(?") || has_name;
     let is_path = |plain: &str| {
         plain.starts_with('/') && !plain.contains(['(', '[', '{', '|', '?', '+', '\\', '^', '$'])
     };
     is_one.then(|| {
         let plain = format!("{plain}{end}");
         let plain = plain.strip_suffix('$').unwrap_or(&plain);
+        let plain = without_names(plain);
         let plain = plain.replace("[^/]+", "*").replace("[^/]*", "*").replace(".*", "*");
         let like = if is_path(&plain) { plain } else { "/api/*".to_owned() };
         format!(
@@ -104,6 +106,19 @@ fn no_regular_expression(text: &str, end: &str) -> Option<String> {
              whatever follows; a list has several"
         )
     })
+}
+
+/// A template of a router, such as `/users/{id}/orders`, with a `*` for each name.
+fn without_names(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, name)) = rest.split_once('{') {
+        let Some((_, after)) = name.split_once('}') else { break };
+        out.push_str(before);
+        out.push('*');
+        rest = after;
+    }
+    out + rest
 }
 
 /// The path setting of `tollgate serve` and the layer under which this pattern matches, and its

@@ -79,6 +79,7 @@ mod read;
 mod ready;
 mod reserve;
 mod resolve;
+mod response_headers;
 mod restarts;
 mod ruled_limit;
 mod ruling;
@@ -115,6 +116,7 @@ pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
 pub use read::{MAX_POLICIES, parse_deadline};
 pub use ready::PolicyPart;
 pub use reserve::{Commit, Commits, Estimate, Reserve};
+pub use response_headers::ResponseHeaders;
 pub use ruled_limit::RuledLimit;
 pub use ruling::{Effect, MAX_REASON_BYTES, MAX_RULED_BYTES, Ruling};
 #[cfg(feature = "schema")]

@@ -10,6 +10,7 @@ use crate::cost::CostRule;
 use crate::field::{Field, advice};
 use crate::on_failure::OnFailure;
 use crate::pattern::{Condition, Pattern};
+use crate::response_headers::ResponseHeaders;
 use crate::tiers::Tiers;
 
 /// The default deadline of a store call: 500 ms.
@@ -80,6 +81,8 @@ pub struct Policy {
     pub shard: Shard,
     /// True for a shadow policy: it counts and never denies.
     pub shadow: bool,
+    /// The headers that tell clients of these limits; `None` for those of the front.
+    pub headers: Option<ResponseHeaders>,
 }
 
 impl Policy {
@@ -98,6 +101,7 @@ impl Policy {
             cost: CostRule::default(),
             shard: Shard::Unsaid,
             shadow: false,
+            headers: None,
         }
     }
 

@@ -126,6 +126,9 @@ struct Policy {
     shard: Option<String>,
     /// True: counts, and never denies.
     shadow: Option<bool>,
+    /// The headers that tell clients of these limits; the default is that of the front.
+    #[schemars(regex(pattern = r"^(draft|legacy|both|off)$"))]
+    headers: Option<String>,
 }
 
 /// Entries, or none for a policy that limits nothing.

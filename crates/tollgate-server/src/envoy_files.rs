@@ -1,16 +1,9 @@
 //! The files that rules are read from.
 
-use core::time::Duration;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tollgate_policy::MAX_FILE_BYTES;
-
-/// How often the files are read to see whether they have changed.
-const POLL: Duration = Duration::from_secs(2);
-
-/// How long files must stay as they are before they are taken: editors write in several steps.
-const REST: Duration = Duration::from_millis(100);
 
 /// The most bytes of all files together.
 const MAX_BYTES: u64 = 4 * MAX_FILE_BYTES as u64;
@@ -26,8 +19,8 @@ pub struct EnvoyFiles {
 }
 
 impl EnvoyFiles {
-    /// Reads the file, or the files of a folder that are named `.yaml`, `.yml` or without a `.`: the
-    /// key of a config map often has no extension.
+    /// Reads the file, or the files of a folder that are named `.yaml`, `.yml` or without a `.`:
+    /// the key of a config map often has no extension.
     ///
     /// # Errors
     /// The problem with a file, or with the folder.
@@ -67,35 +60,6 @@ impl EnvoyFiles {
             files.texts.push((path.display().to_string(), text));
         }
         Ok(files)
-    }
-
-    /// Reads them on a blocking thread: they may be on a network.
-    pub(crate) async fn read_apart(path: &Path) -> Result<Self, String> {
-        let path = path.to_owned();
-        let read = tokio::task::spawn_blocking(move || Self::read(&path)).await;
-        read.unwrap_or_else(|_| Err("the reading has ended without an answer".to_owned()))
-    }
-
-    /// The next files, or what is wrong with them, that are not these.
-    pub(crate) async fn other_than(
-        path: &Path,
-        last: &Result<Self, String>,
-    ) -> Result<Self, String> {
-        loop {
-            tokio::time::sleep(POLL).await;
-            let mut found = Self::read_apart(path).await;
-            if *last == found {
-                continue;
-            }
-            loop {
-                tokio::time::sleep(REST).await;
-                let again = Self::read_apart(path).await;
-                if again == found {
-                    return found;
-                }
-                found = again;
-            }
-        }
     }
 }
 

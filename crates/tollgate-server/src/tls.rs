@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, version};
@@ -155,7 +155,10 @@ type Changed = [Option<SystemTime>; 3];
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let error = |why: String| TlsError::new(path, "is not a certificate in PEM", why);
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let found = found.map_err(|why| error(why.to_string()))?;
+    let found = found.map_err(|why| match why {
+        pem::Error::Io(why) => TlsError::new(path, "cannot be read", why.to_string()),
+        why => error(why.to_string()),
+    })?;
     if found.is_empty() {
         return Err(error("there is none in it".to_owned()));
     }

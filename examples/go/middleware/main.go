@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -35,14 +36,14 @@ var (
 // Limit serves the requests that the policies admit.
 func Limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, retryAfter, err := ask(r)
+		status, answer, err := ask(r)
+		if err == nil {
+			answer.headers(w.Header())
+		}
 		switch {
 		case err == nil && status == http.StatusOK:
 			next.ServeHTTP(w, r)
 		case err == nil && status == http.StatusTooManyRequests:
-			if retryAfter != "" {
-				w.Header().Set("Retry-After", retryAfter)
-			}
 			http.Error(w, "too many requests", status)
 		case err == nil:
 			// The service does not judge this request, such as a path that can be read in two
@@ -58,40 +59,74 @@ func Limit(next http.Handler) http.Handler {
 	})
 }
 
-// ask returns the status of the answer, and its Retry-After.
-func ask(r *http.Request) (int, string, error) {
+// answer is the part of an answer that clients see: the numbers of the limit that binds.
+type answer struct {
+	Limit      *uint64 `json:"limit"`
+	Remaining  uint64  `json:"remaining"`
+	ResetAfter *wait   `json:"reset_after"`
+	RetryAfter *wait   `json:"retry_after"`
+}
+
+// wait is a time from now.
+type wait struct {
+	Seconds float64 `json:"seconds"`
+}
+
+// headers tells a client of its limit. A banned client has none, and nobody while the store is away.
+func (a answer) headers(h http.Header) {
+	seconds := func(w *wait) string { return strconv.FormatInt(int64(math.Ceil(w.Seconds)), 10) }
+	reset := a.ResetAfter
+	if a.RetryAfter != nil {
+		reset = a.RetryAfter
+		h.Set("Retry-After", seconds(reset))
+	}
+	if a.Limit != nil && reset != nil {
+		h.Set("X-RateLimit-Limit", strconv.FormatUint(*a.Limit, 10))
+		h.Set("X-RateLimit-Remaining", strconv.FormatUint(a.Remaining, 10))
+		h.Set("X-RateLimit-Reset", seconds(reset))
+	}
+}
+
+// ask returns the status of the answer, and the answer.
+func ask(r *http.Request) (int, answer, error) {
+	none := answer{}
 	// Behind a proxy that you trust, take the address from the header that it writes.
 	ip, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
-		return 0, "", err
+		return 0, none, err
 	}
 	fields := map[string]string{
 		"ip": ip, "method": r.Method, "path": r.URL.EscapedPath(), "host": r.Host,
 	}
 	body, err := json.Marshal(map[string]any{"fields": fields})
 	if err != nil {
-		return 0, "", err
+		return 0, none, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), deadline)
 	defer cancel()
 	url := tollgate + "/v1/check?deny_status=429"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return 0, "", err
+		return 0, none, err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return 0, "", err
+		return 0, none, err
 	}
 	defer response.Body.Close()
 	// A connection is used again only when the whole body was read.
-	if _, err = io.Copy(io.Discard, response.Body); err != nil {
-		return 0, "", err
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, none, err
 	}
 	if response.StatusCode >= http.StatusInternalServerError {
-		return 0, "", errors.New(response.Status)
+		return 0, none, errors.New(response.Status)
 	}
-	return response.StatusCode, response.Header.Get("Retry-After"), nil
+	var said answer
+	if err = json.Unmarshal(text, &said); err != nil {
+		return 0, none, err
+	}
+	return response.StatusCode, said, nil
 }
 
 func env(name, otherwise string) string {

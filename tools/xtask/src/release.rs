@@ -109,11 +109,12 @@ fn first_file(folder: &std::path::Path) -> Option<PathBuf> {
 }
 
 /// A place that names a version, from the root, and the text before each version.
-const PLACES: [(&str, &str); 4] = [
+const PLACES: [(&str, &str); 5] = [
     ("packages/helm/tollgate/Chart.yaml", "\nversion: "),
     ("packages/helm/tollgate/Chart.yaml", "\nappVersion: "),
     ("packages/kustomize/base/kustomization.yaml", "\n    newTag: "),
     ("examples/kubernetes/tollgate.yaml", "image: tollgate:"),
+    ("examples/kubernetes/envoy-redis.yaml", "image: tollgate:"),
 ];
 
 /// Every file that names the version names this one.

@@ -119,8 +119,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<String>,
 
-    /// The header in which `/v1/auth` reads a `field.NAME` of policies, such as `plan=X-Plan`; repeat
-    /// it. Let the proxy set or remove it
+    /// The header in which `/v1/auth` reads a `field.NAME` of policies, such as `plan=X-Plan`;
+    /// repeat it. Let the proxy set or remove it
     #[arg(long, value_name = "NAME=HEADER", value_parser = field_header)]
     pub(crate) field_header: Vec<(String, String)>,
 

@@ -1,6 +1,7 @@
 //! `config`: validates policy files, and prints the schema for editors.
 
 mod envoy;
+mod shared;
 
 use std::path::Path;
 
@@ -8,20 +9,15 @@ use anyhow::Result;
 use serde::Serialize;
 use tollgate::{Limit, Period};
 use tollgate_policy::{
-    Absent, Combine, DEFAULT_DEADLINE, Dimension, Entry, Level, Policies, Policy, Problem,
-    Problems, Rule, Shard, schema,
+    Absent, Combine, DEFAULT_DEADLINE, Dimension, Entry, Level, Policies, Policy, Problems, Rule,
+    Shard, schema,
 };
 
+use self::shared::{BROKEN, ProblemJson, WARNED, counted, printable};
 use super::local_share::LocalShare;
 use crate::args::ConfigCheck;
-use crate::show::{Output, count, wrapped};
+use crate::show::{Output, wrapped};
 use crate::store::is_cluster;
-
-/// The exit code for an invalid file.
-const BROKEN: u8 = 2;
-
-/// The exit code for warnings, if they are denied.
-const WARNED: u8 = 1;
 
 /// A file that was checked.
 #[derive(Debug, Serialize)]
@@ -43,17 +39,6 @@ struct FileJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     problems_not_shown: Option<usize>,
     policies: Vec<PolicyJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct ProblemJson {
-    level: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<usize>,
-    what: String,
-    remedy: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -252,6 +237,9 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
         }
     }
     row("cost", &policy.cost.to_string());
+    if let Some(headers) = policy.headers {
+        row("headers", headers.name());
+    }
     let failure = &policy.on_failure;
     // A policy file does not name the store, whose URL may set another deadline.
     let or_said = if policy.deadline.is_none() { ", or the deadline of its URL" } else { "" };
@@ -281,24 +269,6 @@ fn deadline(policy: &Policy) -> String {
     period.map_or_else(|| format!("{deadline:?}"), |period| period.to_string())
 }
 
-/// Values of a file may contain anything, including control sequences for a terminal.
-fn printable(text: &str) -> String {
-    let turns = |c: char| {
-        matches!(c, '\u{200e}' | '\u{200f}')
-            || ('\u{2028}'..='\u{202e}').contains(&c)
-            || ('\u{2066}'..='\u{2069}').contains(&c)
-    };
-    let mut printable = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || turns(c) {
-            printable.extend(c.escape_default());
-        } else {
-            printable.push(c);
-        }
-    }
-    printable
-}
-
 fn subject(entry: &Entry) -> String {
     joined(&entry.subject, " with ").unwrap_or_default()
 }
@@ -306,10 +276,6 @@ fn subject(entry: &Entry) -> String {
 fn joined<T: ToString>(all: &[T], between: &str) -> Option<String> {
     let all: Vec<String> = all.iter().map(ToString::to_string).collect();
     (!all.is_empty()).then(|| all.join(between))
-}
-
-fn counted(number: usize, one: &str) -> Result<String> {
-    Ok(count(u64::try_from(number)?, one))
 }
 
 impl FileJson {
@@ -329,14 +295,6 @@ impl FileJson {
             problems_not_shown: Some(more).filter(|more| *more > 0),
             policies: list.iter().map(|policy| PolicyJson::from_policy(policy, nodes)).collect(),
         }
-    }
-}
-
-impl ProblemJson {
-    fn new(problem: &Problem, problems: &Problems) -> Self {
-        let (line, column) = problems.place(problem).unzip();
-        let (what, remedy) = (problem.what().to_owned(), problem.remedy().to_owned());
-        Self { level: problem.level().name(), line, column, what, remedy }
     }
 }
 

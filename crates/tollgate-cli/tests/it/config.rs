@@ -406,3 +406,52 @@ fn shares_are_explained_with_their_bound_for_all_nodes() {
         assert!(code == 2 && err.contains(says), "{args:?}: {err}");
     }
 }
+
+/// The rules of envoyproxy/ratelimit are found by themselves, and read as the service reads them.
+#[test]
+fn rules_of_envoy_are_checked_too() {
+    let place = Place::new();
+    let folder = place.path().join("rules");
+    std::fs::create_dir(&folder).unwrap();
+    let rule = |domain: &str, key: &str| {
+        format!(
+            "domain: {domain}\ndescriptors:\n  - key: {key}\n    shadow_mode: true\n    \
+             rate_limit: {{ unit: minute, requests_per_unit: 5 }}\n"
+        )
+    };
+    std::fs::write(folder.join("shop.yaml"), rule("shop", "user")).unwrap();
+    std::fs::write(folder.join("key-of-a-map"), rule("other", "path")).unwrap();
+    std::fs::write(folder.join("notes.txt"), "no rules").unwrap();
+    let path = folder.to_str().unwrap();
+    let (code, out, err) = place.run(&["config", "check", path]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(err.contains("notes.txt is not read"), "{err}");
+    for says in [
+        "key-of-a-map is fine: 1 rule, 0 warnings",
+        "shop.yaml is fine: 1 rule, 0 warnings",
+        "domain        shop, in the meaning envoy",
+        "shop.user: 5 per minute (shadow mode: counts, but denies nobody)",
+    ] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+    let (code, out, _) = place.run(&["config", "check", "--json", path]);
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &said[1]["domain"]), (0, &"shop".into()));
+    assert_eq!(said[1]["rules"][0]["path"], "shop.user");
+    // One domain in two files, and a mistake with its line; policies beside them.
+    std::fs::write(folder.join("twice.yaml"), rule("shop", "key")).unwrap();
+    let (code, out, _) = place.run(&["config", "check", path]);
+    assert!(code == 2 && out.contains("duplicate domain 'shop' in config file"), "{out}");
+    let (code, out, _) = place.run(&["config", "check", "--merge-domains", path]);
+    assert!(code == 0 && out.contains("2 rules, 0 warnings"), "{out}");
+    let broken = place.path().join("broken.yaml");
+    std::fs::write(&broken, "domain: shop\ndescriptors:\n  - kez: a\n").unwrap();
+    let policies = place.path().join("warned.toml");
+    std::fs::write(&policies, WARNED).unwrap();
+    let both = [broken.to_str().unwrap(), policies.to_str().unwrap()];
+    let (code, out, _) = place.run(&[&["config", "check"], &both[..]].concat());
+    assert_eq!(code, 2, "{out}");
+    assert!(out.contains("broken.yaml:3:5") && out.contains("warned.toml is fine"), "{out}");
+    let (code, out, _) = place.run(&["config", "check", "--envoy", both[1]]);
+    assert!(code == 2 && out.contains("error loading config file"), "{out}");
+}

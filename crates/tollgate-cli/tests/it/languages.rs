@@ -173,11 +173,21 @@ impl Web {
 
     /// The status, and the seconds of `Retry-After`, on a new connection.
     fn visit(&self, path: &str) -> (u16, Option<u64>) {
+        let (status, numbers) = self.numbers(path, ["retry-after"]);
+        (status, numbers[0])
+    }
+
+    /// The status, and the numbers in these headers.
+    fn numbers<const N: usize>(&self, path: &str, names: [&str; N]) -> (u16, [Option<u64>; N]) {
         let (status, headers, _) =
             Client::connect(self.address).unwrap().whole("GET", path, "").unwrap();
         let headers = headers.to_ascii_lowercase();
-        let wait = headers.lines().find_map(|line| line.strip_prefix("retry-after: "));
-        (status, wait.map(|seconds| seconds.parse().unwrap()))
+        let number = |name: &str| {
+            let begins = format!("{name}: ");
+            let found = headers.lines().find_map(|line| line.strip_prefix(&begins));
+            found.map(|number| number.parse().unwrap())
+        };
+        (status, names.map(number))
     }
 }
 
@@ -191,15 +201,20 @@ fn asks_before_each_request(program: &Command) {
     std::fs::write(&policies, text).unwrap();
     let serving = Serving::start(&place, &["--config", policies.to_str().unwrap()]);
     let closed = Web::start(program, serving.address(), &[("DEADLINE_MS", NO_HURRY_MS)]);
-    for (path, expected) in [("/login", 200), ("/", 200), ("/login?again=1", 200)] {
-        assert_eq!(closed.visit(path), (expected, None), "{path}");
+    for (path, left) in [("/login", Some(1)), ("/", None), ("/login?again=1", Some(0))] {
+        let (status, [remaining, wait]) =
+            closed.numbers(path, ["x-ratelimit-remaining", "retry-after"]);
+        assert_eq!((status, remaining, wait), (200, left, None), "{path}");
     }
-    let (status, wait) = closed.visit("/login");
+    let count = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after"];
+    assert_eq!(closed.numbers("/", count), (200, [None; 4]), "no limit is about it");
+    let (status, [limit, remaining, reset, wait]) = closed.numbers("/login", count);
+    assert_eq!((limit, remaining, reset), (Some(2), Some(0), wait));
     assert!(status == 429 && wait.is_some_and(|it| (3_000..=3_600).contains(&it)), "{wait:?}");
     // The service does not judge it: that is not an outage, also for a program that lets requests
     // through then.
     assert_eq!(closed.visit("/%2flogin"), (400, None));
-    // It was asked five times, on one connection; the other one asks for this page.
+    // It was asked six times, on one connection; the other one asks for this page.
     let (_, metrics) = serving.client().ask("GET", "/metrics", "").unwrap();
     let accepted = "\ntollgate_connections_accepted_total 2\n";
     assert!(metrics.contains(accepted), "{metrics}");

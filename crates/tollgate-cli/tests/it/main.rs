@@ -46,6 +46,7 @@ mod queue_look;
 mod queue_signals;
 mod queue_workers;
 mod readme;
+mod recipes;
 mod recording;
 mod redis;
 mod redis_cell;

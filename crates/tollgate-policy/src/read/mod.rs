@@ -5,10 +5,11 @@ use std::time::Duration;
 use tollgate::{MAX_PARTS, Period};
 
 use crate::cost::CostRule;
-use crate::field::{Field, closest};
+use crate::field::{Field, advice, closest};
 use crate::model::{Combine, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
 use crate::on_failure::OnFailure;
 use crate::problem::{Problem, Span};
+use crate::response_headers::ResponseHeaders;
 use crate::source::{Format, Node, Value, tree};
 use crate::spans::{FileSpans, PolicySpans};
 
@@ -39,11 +40,21 @@ pub const MAX_POLICIES: usize = 20_000;
 pub(crate) const FILE_KEYS: [&str; 4] = ["version", "match", "nodes", "policies"];
 
 /// The keys of a policy.
-pub(crate) const POLICY_KEYS: [&str; 9] =
-    ["name", "when", "limits", "tiers", "on_failure", "deadline", "cost", "shard", "shadow"];
+pub(crate) const POLICY_KEYS: [&str; 10] = [
+    "name",
+    "when",
+    "limits",
+    "tiers",
+    "on_failure",
+    "deadline",
+    "cost",
+    "shard",
+    "shadow",
+    "headers",
+];
 
 /// The keys that say nothing about a policy without limits.
-const LIMITED_KEYS: [&str; 5] = ["tiers", "on_failure", "deadline", "cost", "shard"];
+const LIMITED_KEYS: [&str; 6] = ["tiers", "on_failure", "deadline", "cost", "shard", "headers"];
 
 /// The result of reading: as much as is valid, and the problems with the rest.
 pub(crate) struct Read {
@@ -181,6 +192,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
             None
         }
     });
+    let headers = keys.get("headers").map_or(Some(None), |node| headers(reader, node).map(Some));
     let deadline = match keys.get("deadline") {
         None => Some(None),
         Some(node) => deadline(reader, node).map(Some),
@@ -209,6 +221,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
         cost: cost?,
         shard: shard?,
         shadow: shadow?,
+        headers: headers?,
     };
     Some((policy, place))
 }
@@ -231,6 +244,19 @@ fn shard(reader: &mut Reader<'_>, node: &Node) -> Option<Shard> {
             None
         }
     }
+}
+
+/// Reads the headers that tell clients of the limits.
+fn headers(reader: &mut Reader<'_>, node: &Node) -> Option<ResponseHeaders> {
+    let right = "`\"draft\"`, `\"legacy\"`, `\"both\"` or `\"off\"`";
+    let text = reader.text(node, "headers", right)?;
+    let found = ResponseHeaders::ALL.into_iter().find(|headers| headers.name() == text);
+    if found.is_none() {
+        let names = ResponseHeaders::ALL.map(ResponseHeaders::name);
+        let remedy = advice(text, names, &format!("write {right}"));
+        reader.error(node.at, format!("`{}` is not a choice of headers", shown(text)), remedy);
+    }
+    found
 }
 
 fn entries(

@@ -43,6 +43,9 @@ impl Service<Request<()>> for AcceptAll {
     }
 }
 
+/// The status of a refusal, where `deny_status` has replaced it.
+const STATUS: HeaderName = HeaderName::from_static("tollgate-status");
+
 /// Answers the requests of proxies. The library's layer runs in front of a service that accepts
 /// all, so headers and refusals are the same as everywhere.
 pub(crate) struct Auth {
@@ -138,6 +141,9 @@ impl Auth {
             Err(problem) => problem.response(),
         };
         if let Some(status) = deny_status.filter(|_| !response.status().is_success()) {
+            // A proxy that knows one status alone learns here which refusal it is.
+            let refused = HeaderValue::from(response.status().as_u16());
+            response.headers_mut().insert(STATUS, refused);
             *response.status_mut() = status;
         }
         Ok(response)

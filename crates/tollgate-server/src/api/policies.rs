@@ -44,6 +44,9 @@ struct PolicyJson {
     on_failure: String,
     deadline: Wait,
     shadow: bool,
+    /// The headers that it chooses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -100,6 +103,7 @@ fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {
         on_failure: policy.on_failure.to_string(),
         deadline: Wait(policy.deadline.unwrap_or(usual)),
         shadow: policy.shadow,
+        headers: policy.headers.map(tollgate_policy::ResponseHeaders::name),
     }
 }
 

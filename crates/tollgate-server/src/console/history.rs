@@ -153,7 +153,17 @@ fn file_lines(policies: &Policies, others: &BTreeMap<String, Policy>) -> Vec<Str
 /// A policy in lines.
 fn policy_lines(policy: &Policy) -> Vec<String> {
     let Policy {
-        when, entries, unlimited, tiers, on_failure, deadline, cost, shard, shadow, ..
+        when,
+        entries,
+        unlimited,
+        tiers,
+        on_failure,
+        deadline,
+        cost,
+        shard,
+        shadow,
+        headers,
+        ..
     } = policy;
     let mut lines = Vec::new();
     if !when.is_empty() {
@@ -189,6 +199,7 @@ fn policy_lines(policy: &Policy) -> Vec<String> {
         _ => {}
     }
     lines.push(format!("shadow: {shadow}"));
+    lines.extend(headers.map(|headers| format!("headers: {}", headers.name())));
     lines
 }
 

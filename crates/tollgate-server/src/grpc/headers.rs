@@ -62,7 +62,7 @@ pub(super) fn tell(
     limits: &Limits<'_>,
     answer: &Answer<'_>,
 ) {
-    let Some(decision) = answer.decision().filter(|_| profile != Profile::None) else { return };
+    let Some(decision) = answer.decision() else { return };
     let answers = Answers::new(profile);
     let mut headers = HeaderMap::new();
     let is_denial = response.overall_code == i32::from(Code::OverLimit);

@@ -7,7 +7,7 @@
 //! domain without rules to `policies.rs`. Kuadrant's service (`kuadrant.rs`) asks the same, and
 //! places holds (`reservation.rs`).
 //!
-//! Rules (`rules.rs`) come from files (`../envoy_files.rs`) or from a control plane (`xds.rs`).
+//! Rules (`rules.rs`) come from files (`rule_files.rs`) or from a control plane (`xds.rs`).
 //!
 //! The transport is `front.rs`, `inbound.rs`, `frames.rs`, `calls.rs` and `delivery.rs`.
 
@@ -30,6 +30,7 @@ mod policies;
 mod question;
 mod reservation;
 mod rls;
+mod rule_files;
 mod rules;
 mod settle;
 mod xds;

@@ -9,6 +9,7 @@ use tollgate_envoy::proto::rules::RateLimitConfig;
 use tollgate_envoy::{Config, Counting, Rule, SameDomain};
 use tollgate_tower::answer::HeaderTemplate;
 
+use super::rule_files;
 use super::xds::Xds;
 use crate::envoy::{EnvoyOptions, EnvoyRules};
 use crate::envoy_files::EnvoyFiles;
@@ -181,7 +182,7 @@ impl Rules {
                     Found::Resources(_) => EnvoyFiles::default(),
                 });
                 loop {
-                    last = EnvoyFiles::other_than(path, &last).await;
+                    last = rule_files::other_than(path, &last).await;
                     // It was logged.
                     let _ = self.take_apart(last.clone().map(Found::Files)).await;
                 }
@@ -197,7 +198,7 @@ impl Rules {
     pub(super) async fn reread(self: Arc<Self>) {
         if let Source::Files(path) = &self.source {
             // It was logged.
-            let _ = self.take_apart(EnvoyFiles::read_apart(path).await.map(Found::Files)).await;
+            let _ = self.take_apart(rule_files::read_apart(path).await.map(Found::Files)).await;
         }
     }
 

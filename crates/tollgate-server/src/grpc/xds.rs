@@ -6,6 +6,7 @@
 //! version before and the reason if they are not.
 
 use core::future::Future;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use futures_util::stream;
@@ -44,6 +45,8 @@ pub(super) struct Xds {
     options: XdsOptions,
     target: Target,
     metrics: Metrics,
+    /// Whether it has sent rules that were taken.
+    has_rules: AtomicBool,
 }
 
 /// How far a stream came.
@@ -63,7 +66,7 @@ impl Xds {
     pub(super) fn new(options: XdsOptions, metrics: Metrics) -> Result<Self, String> {
         let target = Target::new(&options)?;
         metrics.set_control_plane(false);
-        Ok(Self { options, target, metrics })
+        Ok(Self { options, target, metrics, has_rules: AtomicBool::new(false) })
     }
 
     pub(super) fn address(&self) -> &str {
@@ -91,7 +94,12 @@ impl Xds {
             if logged.as_ref() != Some(&why) {
                 tracing::warn!(
                     target: "tollgate",
-                    "the control plane {address} is away, and the last rules stay: {why}"
+                    "the control plane {address} is away, and {}: {why}",
+                    if self.has_rules.load(Ordering::Relaxed) {
+                        "the last rules stay"
+                    } else {
+                        "there are no rules yet"
+                    }
                 );
                 logged = Some(why);
             }
@@ -140,6 +148,7 @@ impl Xds {
             };
             let refusal = match taken {
                 Ok(()) => {
+                    self.has_rules.store(true, Ordering::Relaxed);
                     (progress.version, progress.refused) = (version, 0);
                     None
                 }

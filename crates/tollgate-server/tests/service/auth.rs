@@ -231,24 +231,29 @@ async fn users_and_keys_are_in_the_headers_that_were_named() {
 /// `--headers` of the command line.
 #[tokio::test]
 async fn the_headers_of_answers_are_those_that_were_chosen() {
-    for (headers, names) in [
-        (None, "ratelimit ratelimit-policy"),
-        (Some(Profile::Draft), "ratelimit ratelimit-policy"),
-        (
-            Some(Profile::Legacy(Reset::Delta)),
-            "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset",
-        ),
-        (Some(Profile::None), ""),
+    let (draft, legacy) =
+        ("ratelimit ratelimit-policy", "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset");
+    for (headers, own, names) in [
+        (None, "", draft),
+        (Some(Profile::Draft), "", draft),
+        (Some(Profile::Legacy(Reset::Delta)), "", legacy),
+        (Some(Profile::None), "", ""),
+        // The policy's own choice goes before it.
+        (None, "headers = \"legacy\"", legacy),
+        (Some(Profile::None), "headers = \"draft\"", draft),
+        (Some(Profile::Draft), "headers = \"off\"", ""),
     ] {
-        let file = "version = 1\n[[policies]]\nname = \"all\"\non_failure = \"deny\"\n\
-                    limits = [{ subject = \"ip\", limit = \"9/h\" }]\n";
-        let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
+        let file = format!(
+            "version = 1\n[[policies]]\nname = \"all\"\non_failure = \"deny\"\n{own}\n\
+             limits = [{{ subject = \"ip\", limit = \"9/h\" }}]\n"
+        );
+        let gate = gate_of(&file, AnyStore::Memory(MemoryStore::new()));
         let service = Service::start_with(gate, |options| options.headers = headers).await;
         let answer = service.client().await.get("/v1/auth").await;
         let told = answer.headers.keys().map(http::HeaderName::as_str);
         let mut told: Vec<_> = told.filter(|name| name.contains("ratelimit")).collect();
         told.sort_unstable();
-        assert_eq!(told.join(" "), names, "{headers:?}");
+        assert_eq!(told.join(" "), names, "{headers:?} {own}");
     }
 }
 

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use tollgate::{Decision, Limit, LimitSet, ParseError, Report, Unit};
 
 use super::numbers::Numbers;
+use super::profile::Profile;
 use super::rate::Rate;
 
 /// The longest name in its written form, in bytes, including the quotes.
@@ -53,6 +54,8 @@ pub(super) struct Item {
     /// The rate of a bucket that refills continuously, in units per period. For such a bucket,
     /// `r/t` could promise more than the rate.
     pub(super) rate: Option<Rate>,
+    /// Its headers, where they are not those of the front.
+    pub(super) profile: Option<Profile>,
     /// Whether it is in `RateLimit-Policy`: a ban has no units for a window, and a limit that
     /// counts nothing has no numbers.
     is_listed: bool,
@@ -115,10 +118,17 @@ impl HeaderTemplate {
             };
             let policy = value(format!("{name};{numbers}{unit}"))?;
             let is_listed = limit.has_capacity() && !limit.is_uncounted();
-            items.push(Item { policy, rate: Rate::of(limit), name, is_listed });
+            items.push(Item { policy, rate: Rate::of(limit), name, profile: None, is_listed });
         }
         let whole = join(items.iter().filter(|item| item.is_listed).take(MAX_LISTED));
         Ok(Self { policy: value(whole)?, items })
+    }
+
+    /// The same, with these headers where one of its limits binds, whatever the front has.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.items.iter_mut().for_each(|item| item.profile = Some(profile));
+        self
     }
 
     /// The only item, if there is exactly one.

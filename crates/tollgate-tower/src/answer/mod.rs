@@ -6,12 +6,13 @@ mod grpc;
 mod header_template;
 mod numbers;
 mod problem;
+mod profile;
 mod rate;
 
 use core::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tollgate::{Decision, Report, Unit, Verdict};
 
@@ -24,6 +25,7 @@ pub use header_template::{HeaderTemplate, MAX_LISTED, MAX_NAME_BYTES};
 use numbers::Numbers;
 pub use numbers::retry_seconds;
 use problem::Problem;
+pub use profile::{Profile, Reset};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// The header that lists the limits of a request.
@@ -32,67 +34,6 @@ const REPEATED: HeaderName = HeaderName::from_static("tollgate-repeated");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-
-/// The meaning of `X-RateLimit-Reset`: both have been in use for years.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Reset {
-    /// Seconds from now.
-    Delta,
-    /// Seconds since 1970 (the Unix epoch), by the store's clock.
-    Epoch,
-}
-
-/// The headers that inform a client about its limits. `Retry-After` is part of every denial.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Profile {
-    /// `RateLimit-Policy` and `RateLimit`, as in revisions 08 to 11 of the IETF draft.
-    #[default]
-    Draft,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
-    Legacy(Reset),
-    /// All five.
-    Both(Reset),
-    /// None.
-    None,
-}
-
-impl Profile {
-    fn draft(self) -> bool {
-        matches!(self, Self::Draft | Self::Both(_))
-    }
-
-    fn legacy(self) -> Option<Reset> {
-        match self {
-            Self::Legacy(reset) | Self::Both(reset) => Some(reset),
-            Self::Draft | Self::None => None,
-        }
-    }
-
-    /// The value for `Access-Control-Expose-Headers` that lets pages read the headers.
-    fn exposed(self) -> HeaderValue {
-        HeaderValue::from_static(match self {
-            Self::Draft => "RateLimit-Policy, RateLimit, Retry-After",
-            Self::Legacy(_) => {
-                "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
-            }
-            Self::Both(_) => {
-                "RateLimit-Policy, RateLimit, X-RateLimit-Limit, X-RateLimit-Remaining, \
-                 X-RateLimit-Reset, Retry-After"
-            }
-            Self::None => "Retry-After",
-        })
-    }
-
-    /// Appends them to those already listed.
-    fn list_exposed(self, headers: &mut HeaderMap) {
-        let value = self.exposed();
-        if !headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == value) {
-            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, value);
-        }
-    }
-}
 
 /// The headers of a decision, to be written into a response.
 #[derive(Debug, Default)]
@@ -243,9 +184,6 @@ impl Answers {
     ) {
         marks.repeated = decision.is_repeated();
         marks.expose = self.expose.then_some(self.profile);
-        if self.profile == Profile::None {
-            return;
-        }
         // The usual case of one template with one limit: nothing to search.
         if let [template] = templates
             && let Some(item) = template.only()
@@ -277,15 +215,20 @@ impl Answers {
         report: &Report<'_>,
         decision: &Decision<'_>,
     ) {
+        let profile = item.profile.unwrap_or(self.profile);
+        marks.expose = self.expose.then_some(profile);
+        if profile == Profile::None {
+            return;
+        }
         let numbers = Numbers::new(decision, item.rate, report);
-        if self.profile.draft() {
+        if profile.draft() {
             marks.policy = match self.partition_keys {
                 true => header_template::policy_with_keys(templates, item, decision),
                 false => header_template::policy(templates, item),
             };
             marks.rate_limit = item.rate_limit(numbers);
         }
-        if let Some(reset) = self.profile.legacy() {
+        if let Some(reset) = profile.legacy() {
             let reset = match reset {
                 Reset::Delta => numbers.seconds(),
                 Reset::Epoch => numbers.epoch_seconds(),
@@ -367,7 +310,7 @@ impl Answers {
         policy: &str,
         (unit, most): (&Unit, u64),
     ) -> Response<Bytes> {
-        let problem = problem::too_costly(most, unit);
+        let problem = problem::above_maximum(most, unit);
         if wire != Wire::Http {
             let code = Code::INVALID_ARGUMENT;
             return grpc::refusal(wire, code, &problem.detail, None, self.expose);

@@ -46,6 +46,19 @@ pub(super) fn too_costly(capacity: u64, unit: &Unit) -> Problem {
     Problem::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
+/// A cost above the `max` of its policy.
+pub(super) fn above_maximum(most: u64, unit: &Unit) -> Problem {
+    let what = match *unit {
+        Unit::REQUESTS => most.to_string(),
+        unit => format!("{most} {unit}"),
+    };
+    let detail = format!(
+        "This request costs more than {what}, the most that its policy takes for one: waiting does \
+         not help, asking for less does."
+    );
+    Problem::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
 pub(super) fn reduced_capacity() -> Problem {
     Problem {
         kind: REDUCED_CAPACITY,

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 use tollgate::{Decision, LimitSet};
-use tollgate_policy::{Answer, Dimension, Entry, Policies, Policy, PolicyPart, Rule};
+use tollgate_policy::{
+    Answer, Dimension, Entry, Policies, Policy, PolicyPart, ResponseHeaders, Rule,
+};
 
-use crate::answer::HeaderTemplate;
+use crate::answer::{HeaderTemplate, Profile, Reset};
 
 /// The templates of one revision, by policy and entry.
 #[derive(Debug)]
@@ -52,7 +54,19 @@ pub fn header_templates<'a>(answer: &'a Answer<'_>) -> Vec<Found<'a>> {
 fn ruled(policies: &Policies, part: &PolicyPart, limits: &LimitSet) -> Option<HeaderTemplate> {
     let policy = policies.policies().get(part.policy)?;
     let entry = policy.entries.get(part.entry)?;
-    HeaderTemplate::new(&name(policy, part.entry, entry), limits).ok()
+    let made = HeaderTemplate::new(&name(policy, part.entry, entry), limits).ok()?;
+    Some(of_policy(made, policy))
+}
+
+/// With the headers that the policy chooses.
+fn of_policy(template: HeaderTemplate, policy: &Policy) -> HeaderTemplate {
+    let Some(headers) = policy.headers else { return template };
+    template.profile(match headers {
+        ResponseHeaders::Legacy => Profile::Legacy(Reset::Delta),
+        ResponseHeaders::Both => Profile::Both(Reset::Delta),
+        ResponseHeaders::Off => Profile::None,
+        _ => Profile::Draft,
+    })
 }
 
 /// The template of an answer with one part, as most have.
@@ -107,7 +121,8 @@ fn template(policy: &Policy, number: usize, rule: Option<usize>) -> Option<Heade
             _ => return None,
         },
     };
-    HeaderTemplate::new(&name(policy, number, entry), limits).ok()
+    let made = HeaderTemplate::new(&name(policy, number, entry), limits).ok()?;
+    Some(of_policy(made, policy))
 }
 
 /// The longest subject in a header name, in bytes; a longer one is replaced by a number.

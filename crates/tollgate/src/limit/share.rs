@@ -179,8 +179,10 @@ impl Limit {
             ParseError::whole(&self.full_text, what, remedy)
         };
         if let Some(calendar) = &self.quota.calendar {
-            let what =
-                format!("a {} outlasts the times when a store is away", calendar.unit().name());
+            let what = format!(
+                "a local share cannot count a {}: the count of its beginning is in the store",
+                calendar.unit().name()
+            );
             let remedy = "give another answer for when the store fails";
             return Err(refused(&what, remedy));
         }
@@ -354,7 +356,11 @@ mod tests {
     #[test]
     fn what_no_share_can_be_counted_of_is_refused() {
         for (limit, part, what) in [
-            ("1000/month", "1/2", "a month outlasts the times when a store is away"),
+            (
+                "1000/month",
+                "1/2",
+                "a local share cannot count a month: the count of its beginning is in the store",
+            ),
             ("1/366d via gcra", "1/2", "more than 366 days"),
             ("1/366d via sliding_log", "999999/1000000", "more than 366 days"),
             ("3/366d precision 1d via sliding_window", "1/4", "more than 366 days"),

@@ -75,6 +75,16 @@ pub(super) fn sentence(text: &str) -> Option<String> {
     Some(format!("write `{number}/{many}{unit}`"))
 }
 
+/// How many at once, such as `20 concurrent` or `5 in flight`: the limit that it says.
+pub(super) fn slots(text: &str) -> Option<String> {
+    let (number, words) = text.trim().split_once([' ', '-'])?;
+    let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    let words = words.trim().to_ascii_lowercase();
+    let says = ["concurrent", "in flight", "in-flight", "parallel", "connections", "simultaneous"];
+    let is_one = is_number && says.iter().any(|word| words.starts_with(word));
+    is_one.then(|| format!("write `{number} at once`, with `hold 30s` for the longest"))
+}
+
 /// A `RateLimit-Policy` header, such as `100;w=60` or `"api";q=100;w=60`: the translation of its
 /// first window.
 pub(super) fn header(text: &str) -> Option<String> {

@@ -34,7 +34,8 @@ impl<'a> Reader<'a> {
             None => {
                 let over = |next: &Token<'_>| next.text.starts_with('/') || next.text == "per";
                 let Some(over) = tokens.next_if(over) else {
-                    let said = self.text.get(first.start..).and_then(foreign::sentence);
+                    let rest = self.text.get(first.start..).unwrap_or_default();
+                    let said = foreign::sentence(rest).or_else(|| foreign::slots(rest));
                     let remedy = said.as_deref().unwrap_or(SHAPE);
                     return self.fail(first.span(), "this is not a quota", remedy);
                 };

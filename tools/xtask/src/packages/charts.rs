@@ -8,37 +8,62 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::manifests::{Manifests, starts};
+use super::deb::provide;
+use super::manifests::Manifests;
 use super::sheet::{Sheet, Shown, sha256};
 use super::stage::Stage;
+use super::started::{Others, starts};
+use super::values;
 use crate::tree::Tree;
-use crate::{process, python};
+use crate::{process, programs, python};
 
 /// Their names on the sheet.
 const CHART: &str = "chart";
 const KUSTOMIZE: &str = "kustomize";
 
-/// Where the chart is, from the root, and values that use all of it.
+/// Where the chart is, from the root.
 const FOLDER: &str = "packages/helm/tollgate";
-const FULL: &str = "packages/helm/tollgate/ci/full-values.yaml";
 
 /// The folders that are rendered by Kustomize.
 const LAYERS: [&str; 2] = ["base", "overlays/production"];
 
+/// The oldest Kubernetes that the chart and the folders are for.
+const OLDEST: &str = "1.25";
+
+/// Manifests that are applied as they are, and the oldest Kubernetes that each is for: a `sleep` of
+/// `preStop` is there by default from 1.30 on.
+const EXAMPLES: [(&str, &str); 2] = [
+    ("examples/kubernetes/tollgate.yaml", OLDEST),
+    ("examples/kubernetes/envoy-redis.yaml", "1.30"),
+];
+
 /// The program that reads manifests.
 const READ: &str = include_str!("manifests.py");
 
-/// Values that are refused, and a part of the message.
-const REFUSED: [(&str, &str); 9] = [
+/// Values that each are valid and cannot work together, and a part of the message.
+const REFUSED: [(&str, &str); 22] = [
     ("replicas=2", "store.secret is empty"),
+    ("autoscaling.enabled=true", "store.secret is empty"),
+    ("autoscaling.enabled=true,store.secret=a,autoscaling.minReplicas=11", "minReplicas is above"),
+    ("autoscaling.enabled=true,store.secret=a,resources.requests=null", "requests.cpu is empty"),
+    ("policies=", "policies is empty"),
+    ("envoy.configMap=a", "grpc.enabled is false"),
+    ("envoy.metrics=true", "grpc.enabled is false"),
+    (r"grpc.enabled=true,envoy.configMap=a,envoy.rules.a\.yaml=b", "choose one"),
+    ("grpc.enabled=true,envoy.configMap=a,envoy.xds=h:1", "choose one"),
+    ("grpc.enabled=true,envoy.xds=nowhere", "/envoy/xds"),
+    ("grpc.enabled=true,envoy.metrics=true", "without rules"),
+    ("resp.enabled=true", "resp.secret is empty"),
+    ("resp.enabled=true,resp.secret=a,resp.passwordKey=", "resp.usersKey are empty"),
+    ("tls.clientAuthority=a", "tls.secret is empty"),
+    ("tls.clientAuthority=a,tls.secret=b,admin.enabled=true", "kubectl port-forward"),
+    ("tls.secret=a,metrics.podMonitor.enabled=true", "tlsConfig is empty"),
     ("admin.enabled=true", "admin.secret is empty"),
     ("admin.enabled=true,admin.secret=a,admin.port=8700", "where clients are served"),
-    ("replicas=0", "/replicas"),
-    ("replica=3", "'replica' not allowed"),
-    ("service.port=99999", "/service/port"),
-    ("shutdown.linger=1", "/shutdown/linger"),
-    ("memory=lots", "/memory"),
-    ("extraArgs={listen}", "/extraArgs/0"),
+    ("admin.port=8081", "where clients are served"),
+    ("grpc.enabled=true,grpc.port=8700", "give each another number"),
+    ("shutdown.linger=2", "/shutdown/linger"),
+    (r"grpc.enabled=true,envoy.rules.a\.txt=b", "'a.txt' not allowed"),
 ];
 
 /// Checks the chart and packs it.
@@ -51,19 +76,19 @@ pub(crate) fn chart(
     let archive = stage.out.join(format!("tollgate-{}.tgz", stage.version));
     pack(&tree.root.join("packages/helm"), "tollgate", &archive, stage.epoch)?;
     sheet.file(CHART, &archive);
-    let reader = match python::kubernetes(tree, may_install) {
-        Ok(python) => Ok(python),
-        Err(error) => Err(format!("{error:#}")),
-    };
+    let schema = std::fs::read_to_string(tree.root.join(FOLDER).join("values.schema.json"))?;
+    let schema = serde_json::from_str(&schema).context("values.schema.json")?;
+    let reader = python::kubernetes(tree, may_install).map_err(|error| format!("{error:#}"));
     sheet.check(CHART, "its values and their schema", || match &reader {
         Err(why) => Ok(Shown::Skipped(why.clone())),
         Ok(python) => {
             let mut command = Command::new(python);
             command.current_dir(tree.root.join(FOLDER)).args(["-c", READ]);
-            let values = process::read(command.args(["values.schema.json", "values.yaml"]))?;
-            Ok(Shown::Held(format!("{} values", values.trim())))
+            process::read(command.args(["values.schema.json", "values.yaml"]))?;
+            Ok(Shown::Held(format!("{} values", values::names(&schema)?.len())))
         }
     });
+    sheet.check(CHART, "its alerts", || alerts(tree, may_install));
     let helm = match python::helm_or_kubectl(tree, "helm", may_install) {
         Ok(helm) => helm,
         Err(error) => {
@@ -74,28 +99,96 @@ pub(crate) fn chart(
     };
     let run =
         |words: &[&str]| process::read(Command::new(&helm).current_dir(&tree.root).args(words));
+    let cases = cases(tree)?;
     sheet.check(CHART, "helm lint", || {
-        run(&["lint", "--strict", FOLDER])?;
-        run(&["lint", "--strict", FOLDER, "--values", FULL])?;
+        for case in &cases {
+            run(&["lint", "--strict", FOLDER, "--values", case])?;
+        }
         run(&["lint", "--strict", &archive.to_string_lossy()])?;
+        let chart = std::fs::read_to_string(tree.root.join(FOLDER).join("Chart.yaml"))?;
+        if !chart.contains(&format!("\nkubeVersion: \">={OLDEST}.0-0\"\n")) {
+            bail!("Chart.yaml has another oldest version than {OLDEST}");
+        }
         Ok(Shown::Held(format!("by {}", run(&["version", "--short"])?.trim())))
     });
-    sheet.check(CHART, "refuses values that cannot work", || {
+    sheet.check(CHART, "refuses values that cannot work together", || {
         for (values, part) in REFUSED {
-            match run(&["template", "x", FOLDER, "--set", values]) {
-                Ok(_) => bail!("{values} is accepted"),
-                Err(error) if error.to_string().contains(part) => {}
-                Err(error) => bail!("{values}: `{part}` is not in `{error}`"),
-            }
+            refused(run(&["template", "x", FOLDER, "--set", values]), values, part)?;
         }
         Ok(Shown::Held(format!("{} of {}", REFUSED.len(), REFUSED.len())))
     });
-    for (name, values) in [("its default", None), ("everything in it", Some(FULL))] {
-        let mut words = vec!["template", "limits", FOLDER];
-        words.extend(values.into_iter().flat_map(|values| ["--values", values]));
-        rendered(CHART, name, stage, sheet, &reader, || run(&words));
+    sheet.check(CHART, "refuses each value that breaks a rule", || {
+        let all = values::wrong(&schema)?;
+        let file = stage.home.join("wrong.json");
+        for one in &all {
+            std::fs::write(&file, one.values.to_string())?;
+            let said = run(&["template", "x", FOLDER, "--values", &file.to_string_lossy()]);
+            refused(said, &one.values.to_string(), &format!("'{}", one.at))?;
+        }
+        Ok(Shown::Held(format!("{} of {}", all.len(), all.len())))
+    });
+    let others = others(tree, may_install);
+    for case in &cases {
+        let name = case.rsplit('/').next().unwrap_or_default().trim_end_matches("-values.yaml");
+        rendered(CHART, (name, OLDEST), stage, sheet, (&reader, &others), || {
+            run(&["template", "limits", FOLDER, "--values", case])
+        });
     }
     Ok(())
+}
+
+/// An error that names what is wrong.
+fn refused(said: Result<String>, values: &str, part: &str) -> Result<()> {
+    match said {
+        Ok(_) => bail!("{values} is accepted"),
+        Err(error) if error.to_string().contains(part) => Ok(()),
+        Err(error) => bail!("{values}: `{part}` is not in `{error}`"),
+    }
+}
+
+/// The files of values that are rendered and started, from the root.
+fn cases(tree: &Tree) -> Result<Vec<String>> {
+    let folder = format!("{FOLDER}/ci");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(tree.root.join(&folder))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with("-values.yaml") {
+            found.push(format!("{folder}/{name}"));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The programs that take part where manifests are started.
+fn others(tree: &Tree, may_install: bool) -> Others {
+    let told = |found: Result<PathBuf>| found.map_err(|error| format!("{error:#}"));
+    Others {
+        redis: provide("redis-server", "redis-server", may_install),
+        grpc: told(python::grpc(tree, may_install)),
+        envoy: told(python::envoy(tree, may_install)),
+    }
+}
+
+/// Prometheus reads the alerts, and each fires for the series of its test.
+fn alerts(tree: &Tree, may_install: bool) -> Result<Shown> {
+    let promtool = match programs::unpacked(tree, "prometheus", "usr/bin/promtool", may_install) {
+        Ok(promtool) => promtool,
+        Err(error) => return Ok(Shown::Skipped(format!("{error:#}"))),
+    };
+    let folder = tree.root.join(FOLDER);
+    let run =
+        |words: &[&str]| process::read(Command::new(&promtool).current_dir(&folder).args(words));
+    run(&["check", "rules", "alerts.yaml"])?;
+    run(&["test", "rules", "ci/alerts.test.yaml"])?;
+    let text = std::fs::read_to_string(folder.join("alerts.yaml"))?;
+    let tests = std::fs::read_to_string(folder.join("ci/alerts.test.yaml"))?;
+    let names = text.lines().flat_map(|line| line.trim().strip_prefix("- alert: "));
+    let names: Vec<&str> = names.collect();
+    match names.iter().find(|name| !tests.contains(&format!("alertname=\"{name}\""))) {
+        Some(name) => bail!("no test sees {name} fire"),
+        None => Ok(Shown::Held(format!("{} alerts, each of which fires", names.len()))),
+    }
 }
 
 /// Checks what Kustomize makes, and packs its folders.
@@ -117,16 +210,19 @@ pub(crate) fn kustomize(
         }
     };
     let reader = python::kubernetes(tree, may_install).map_err(|error| format!("{error:#}"));
+    let others = others(tree, may_install);
     for layer in LAYERS {
-        rendered(KUSTOMIZE, layer, stage, sheet, &reader, || {
+        rendered(KUSTOMIZE, (layer, OLDEST), stage, sheet, (&reader, &others), || {
             let folder = tree.root.join("packages/kustomize").join(layer);
             process::read(Command::new(&kubectl).arg("kustomize").arg(folder))
         });
     }
-    let example = tree.root.join("examples/kubernetes/tollgate.yaml");
-    rendered(KUSTOMIZE, "examples/kubernetes", stage, sheet, &reader, || {
-        std::fs::read_to_string(&example).context("the example")
-    });
+    for (example, oldest) in EXAMPLES {
+        let name = example.rsplit('/').next().unwrap_or_default();
+        rendered(KUSTOMIZE, (name, oldest), stage, sheet, (&reader, &others), || {
+            std::fs::read_to_string(tree.root.join(example)).context("the example")
+        });
+    }
     Ok(())
 }
 
@@ -134,10 +230,10 @@ pub(crate) fn kustomize(
 /// starting them.
 fn rendered(
     artefact: &str,
-    name: &str,
+    (name, oldest): (&str, &str),
     stage: &Stage,
     sheet: &mut Sheet,
-    reader: &Result<PathBuf, String>,
+    (reader, others): (&Result<PathBuf, String>, &Others),
     render: impl FnOnce() -> Result<String>,
 ) {
     let python = match reader {
@@ -149,7 +245,7 @@ fn rendered(
     };
     let mut manifests = None;
     sheet.check(artefact, &format!("{name}: schemas of Kubernetes"), || {
-        let read = Manifests::read(&through(python, &render()?)?)?;
+        let read = Manifests::read(&through(python, oldest, &render()?)?)?;
         let kinds = read.kinds();
         manifests = Some(read);
         Ok(Shown::Held(kinds))
@@ -157,14 +253,14 @@ fn rendered(
     // A file that could not be read has failed already.
     if let Some(manifests) = manifests {
         sheet.check(artefact, &format!("{name}: fits together"), || manifests.fit(&stage.version));
-        sheet.check(artefact, &format!("{name}: started"), || starts(&manifests, stage));
+        sheet.check(artefact, &format!("{name}: started"), || starts(&manifests, stage, others));
     }
 }
 
 /// Manifests as JSON, once they are valid.
-fn through(python: &Path, manifests: &str) -> Result<Value> {
+fn through(python: &Path, oldest: &str, manifests: &str) -> Result<Value> {
     let mut command = Command::new(python);
-    command.args(["-c", READ]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.args(["-c", READ, oldest]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start Python")?;
     let mut input = child.stdin.take().context("Python has no input")?;
     input.write_all(manifests.as_bytes())?;

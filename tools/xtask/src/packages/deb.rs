@@ -188,7 +188,7 @@ pub(crate) fn provide(program: &str, package: &str, may_install: bool) -> Result
 }
 
 /// A separate Debian, or the reason why there is none.
-fn system(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>> {
+pub(crate) fn system(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>> {
     if !programs::is_root() {
         return Ok(Err("only root may start a container".to_owned()));
     }

@@ -10,6 +10,10 @@ mod sbom;
 mod service;
 mod sheet;
 mod stage;
+mod started;
+mod values;
+
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -23,6 +27,19 @@ use crate::tree::Tree;
 pub(crate) fn run(tree: &Tree, may_install: bool, rebuild: bool) -> Result<bool> {
     let mut sheet = Sheet::default();
     make(tree, &mut sheet, may_install, rebuild)?;
+    told(&sheet)
+}
+
+/// The charts alone, by a program that is built already.
+pub(crate) fn charts_by(tree: &Tree, program: &Path, may_install: bool) -> Result<bool> {
+    let mut sheet = Sheet::default();
+    let stage = Stage::with(tree, program)?;
+    charts::chart(tree, &stage, &mut sheet, may_install)?;
+    charts::kustomize(tree, &stage, &mut sheet, may_install)?;
+    told(&sheet)
+}
+
+fn told(sheet: &Sheet) -> Result<bool> {
     println!("\n{}", sheet.table()?);
     Ok(sheet.holds(in_ci()))
 }

@@ -17,6 +17,9 @@ const NAME: &str = "program";
 /// The libraries that it may need: the system's own.
 const LIBRARIES: [&str; 4] = ["ld-linux-x86-64.so.2", "libc.so.6", "libgcc_s.so.1", "libm.so.6"];
 
+/// Targets that people ask for besides the one of this machine.
+const OTHER_TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-gnu"];
+
 /// Checks it.
 pub(crate) fn check(tree: &Tree, stage: &Stage, sheet: &mut Sheet, rebuild: bool) {
     let program = stage.program();
@@ -52,10 +55,23 @@ pub(crate) fn check(tree: &Tree, stage: &Stage, sheet: &mut Sheet, rebuild: bool
         }
         Ok(Shown::Held(format!("{} bytes were looked through", bytes.len())))
     });
+    for target in OTHER_TARGETS {
+        sheet.check(NAME, &format!("for {target}"), || other_target(target));
+    }
     sheet.check(NAME, "built again in another folder", || match rebuild {
         true => rebuilt(tree, stage),
         false => Ok(Shown::Skipped("only with --rebuild, which takes minutes".to_owned())),
     });
+}
+
+/// Whether there could be a program for another target. None is built for it.
+fn other_target(target: &str) -> Result<Shown> {
+    let mut rustc = Command::new("rustc");
+    let folder = process::read(rustc.args(["--print", "target-libdir", "--target", target]))?;
+    Ok(Shown::Skipped(match Path::new(folder.trim()).is_dir() {
+        true => "no package is built for it, though its standard library is here".to_owned(),
+        false => format!("its standard library is not here: rustup target add {target}"),
+    }))
 }
 
 /// The text around a path, if it is there as the start of one.
@@ -96,6 +112,14 @@ fn rebuilt(tree: &Tree, stage: &Stage) -> Result<Shown> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_without_its_library_is_skipped_with_the_remedy() {
+        let Shown::Skipped(why) = other_target("sparc64-unknown-linux-gnu").unwrap() else {
+            panic!("it is built");
+        };
+        assert!(why.ends_with("rustup target add sparc64-unknown-linux-gnu"), "{why}");
+    }
 
     #[test]
     fn a_path_is_found_as_a_whole() {

@@ -50,10 +50,16 @@ impl Stage {
         self.folder.join("tollgate.spdx.json")
     }
 
-    /// Builds the missing parts, and copies all of them there again.
-    pub(crate) fn fill(tree: &Tree, may_install: bool) -> Result<Self> {
+    /// A stage with a program that is built already, and nothing else.
+    pub(crate) fn with(tree: &Tree, program: &Path) -> Result<Self> {
+        let stage = Self::empty(tree)?;
+        std::fs::copy(program, stage.program()).with_context(|| program.display().to_string())?;
+        Ok(stage)
+    }
+
+    fn empty(tree: &Tree) -> Result<Self> {
         let home = tree.root.join(FOLDER);
-        let mut stage = Self {
+        let stage = Self {
             folder: home.join("stage"),
             out: home.join("out"),
             version: version(tree)?,
@@ -61,10 +67,16 @@ impl Stage {
             pages: 0,
             home,
         };
-        let built = build(tree, &stage.home.join("build"))?;
         for folder in [&stage.folder, &stage.out] {
             fresh(folder)?;
         }
+        Ok(stage)
+    }
+
+    /// Builds the missing parts, and copies all of them there again.
+    pub(crate) fn fill(tree: &Tree, may_install: bool) -> Result<Self> {
+        let built = build(tree, &tree.root.join(FOLDER).join("build"))?;
+        let mut stage = Self::empty(tree)?;
         let program = stage.program();
         let mut strip = Command::new("strip");
         strip.args(["--strip-all", "-o"]).arg(&program).arg(&built);

@@ -9,7 +9,7 @@ use tollgate_policy::tree::{Value, parse};
 use tollgate_policy::{Format, Level, Problems};
 use tollgate_server::EnvoyFiles;
 
-use super::{BROKEN, ProblemJson, WARNED, counted, printable};
+use super::shared::{BROKEN, ProblemJson, WARNED, counted, printable};
 use crate::args::ConfigCheck;
 use crate::show::{Output, note, wrapped};
 

@@ -20,6 +20,7 @@ macro_rules! promises {
         }
         $crate::proxies::promises::promises! { $proxy, promises:
             the_limit_is_exact_and_shown
+            old_headers_are_shown_where_they_are_wanted
             policies_see_the_request_of_the_client
             nothing_a_client_writes_changes_its_count
             the_host_is_the_one_that_pages_see
@@ -67,6 +68,25 @@ pub(super) fn the_limit_is_exact_and_shown<P: Proxy>() {
     }
     assert_eq!(setup.pages.visits(), 5);
     assert_eq!(setup.ask(Client(2), "GET /").status, 200, "another client has its own count");
+}
+
+pub(super) fn old_headers_are_shown_where_they_are_wanted<P: Proxy>() {
+    for (which, is_draft) in [("legacy", false), ("both", true)] {
+        let flags = &["--headers", which];
+        let Some(setup) = Setup::planned::<P>(&Plan { flags, ..Plan::default() }) else { return };
+        for left in (-1..5).rev() {
+            let answer = setup.ask(Client(1), "GET /");
+            assert_eq!(answer.status, if left < 0 { 429 } else { 200 }, "{answer:?}");
+            assert_eq!(answer.header("x-ratelimit-limit"), Some("5"), "{answer:?}");
+            let remaining = left.max(0).to_string();
+            assert_eq!(answer.header("x-ratelimit-remaining"), Some(&*remaining), "{answer:?}");
+            let reset: u32 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
+            assert!((1..=3_600).contains(&reset), "{answer:?}");
+            for name in ["ratelimit", "ratelimit-policy"] {
+                assert_eq!(answer.header(name).is_some(), is_draft, "{answer:?}");
+            }
+        }
+    }
 }
 
 pub(super) fn policies_see_the_request_of_the_client<P: Proxy>() {

@@ -39,8 +39,7 @@ impl ControlPlane {
         command.arg(folder("tests/it/proxies/control_plane.py"));
         command.arg(folder("../tollgate-envoy/proto")).args(certificates).env("TMPDIR", place);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        let mut program =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python");
+        let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = program.stdin.take().unwrap();
         let output = BufReader::new(program.stdout.take().unwrap());
         let (said, lines) = channel();
@@ -61,7 +60,7 @@ impl ControlPlane {
 
     /// The same, with the node that asked.
     fn asked_by(&self) -> [String; 4] {
-        let line = self.output.recv_timeout(LONG).expect("nobody asks");
+        let line = self.output.recv_timeout(LONG).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
     }
 }

@@ -178,7 +178,7 @@ async fn authorities_that_cannot_be_used_are_told() {
     for (text, says) in [
         (Some(""), "clients.pem is not a certificate in PEM: there is none in it"),
         (Some(broken), "clients.pem names no authority of clients: "),
-        (None, "clients.pem is not a certificate in PEM: "),
+        (None, "clients.pem cannot be read: "),
     ] {
         match text {
             Some(text) => std::fs::write(&path, text).unwrap(),

@@ -10,7 +10,12 @@ local TIMEOUT_MS = 1000
 -- The parts of a refusal that go to the client.
 local SHOWN = {
   "Content-Type", "Cache-Control", "Retry-After", "RateLimit", "RateLimit-Policy",
-  "WWW-Authenticate",
+  "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "WWW-Authenticate",
+}
+
+-- The parts of an admission that do. X-RateLimit-* are there with `--headers legacy` or `both`.
+local COUNTED = {
+  "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset",
 }
 
 -- The service believes these, so none of them is a client's own.
@@ -53,7 +58,7 @@ function Tollgate:access(conf)
     return kong.response.exit(503, "", { ["Retry-After"] = "1", ["Cache-Control"] = "no-store" })
   end
   if answer.status == 200 then
-    for _, name in ipairs({ "RateLimit", "RateLimit-Policy" }) do
+    for _, name in ipairs(COUNTED) do
       if answer.headers[name] then
         kong.response.set_header(name, answer.headers[name])
       end

@@ -1,6 +1,7 @@
 //! The container image, put together by umoci: the program, the libraries that it needs,
 //! authorities for TLS, and nothing else. No daemon takes part.
 
+mod recipe;
 mod run;
 
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
+
+pub(crate) use run::free_port;
 
 use super::deb::provide;
 use super::sheet::{Sheet, Shown, sha256};
@@ -62,6 +65,7 @@ pub(crate) fn make(tree: &Tree, stage: &Stage, sheet: &mut Sheet, may_install: b
             false => bail!("{} and {} differ", archive.display(), file.display()),
         }
     });
+    sheet.check(NAME, "the recipe for Docker", || recipe::check(tree, stage, may_install));
     sheet.check(NAME, "read by skopeo", || inspected(&archive, &stage.version, may_install));
     run::check(&image, stage, sheet, may_install)
 }
