@@ -206,9 +206,10 @@ impl Named {
     }
 }
 
-/// Whether there is such a label: of the page, or one that Prometheus adds to every series.
+/// Whether there is such a label: of the page, or one that Prometheus adds to every series, on
+/// Kubernetes at least.
 fn is_label(labels: &BTreeSet<String>, label: &str) -> bool {
-    labels.contains(label) || ["instance", "job"].contains(&label)
+    labels.contains(label) || ["instance", "job", "namespace"].contains(&label)
 }
 
 #[test]
