@@ -100,7 +100,7 @@ pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
     Admin, Admission, Answer, CheckBatch, CostRefused, Counters, Crossing, Current, DecisionMark,
     Event, Gate, GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread,
-    Revision, Shadow, Standing, StandingRuling, SubjectCounts, Terms,
+    Revision, RuleName, Shadow, Standing, StandingRuling, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, ValueList};
 pub use model::{

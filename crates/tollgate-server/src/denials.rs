@@ -6,6 +6,8 @@ use core::fmt::Write as _;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use opentelemetry::Context;
+use opentelemetry::trace::TraceContextExt as _;
 use sha2::Sha256;
 use tollgate::{Limit, LimitSet, Limiter, MemoryStore, ParseError};
 use tollgate_policy::{Event, Outcome};
@@ -120,14 +122,20 @@ impl Denials {
             self.unlogged.fetch_add(event.answers, Ordering::Relaxed);
             return;
         }
+        let context = Context::current();
+        let span = context.span();
+        let trace = Some(span.span_context()).filter(|span| span.is_valid());
         let subject = event.subject.map(|subject| self.form.written(subject));
         tracing::info!(
             target: "tollgate",
             outcome = event.outcome.name(),
             authority = event.authority.name(),
             policy = event.policy,
+            domain = event.rule.map(|rule| rule.domain),
+            rule = event.rule.and_then(|rule| rule.rule),
             limit = event.limit.map(Limit::identity),
             subject,
+            trace_id = trace.map(|span| tracing::field::display(span.trace_id())),
             why = event.error.map(tracing::field::display),
             unlogged = self.unlogged.swap(0, Ordering::Relaxed) + event.answers - 1,
             "{}",

@@ -106,6 +106,11 @@ impl Traces {
         ];
         attributes
             .extend(event.policy.map(|policy| KeyValue::new("tollgate.policy", policy.to_owned())));
+        let rule = event.rule.map(|rule| (Some(rule.domain), rule.rule));
+        let (domain, rule) = rule.unwrap_or_default();
+        let named = [("tollgate.domain", domain), ("tollgate.rule", rule)];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        attributes.extend(named.map(|(name, value)| KeyValue::new(name, value.to_owned())));
         let span = self.0.tracer.span_builder("decide").with_start_time(start);
         let span = span.with_attributes(attributes);
         self.0.tracer.build_with_context(span, &context).end_with_timestamp(end);

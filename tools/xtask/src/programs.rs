@@ -24,11 +24,11 @@ struct Service {
 const REDIS: Service = Service { name: "redis-server", port: 6379 };
 
 /// Other programs: the languages in which examples are run, the load generators, the firewall, the
-/// proxies that have an example, and a browser for reports; with the package that has each, and its
-/// service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch), nginx
-/// 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB to fetch), Go 450 MB (81
-/// MB to fetch).
-const PROGRAMS: [(&str, &str, Option<Service>); 9] = [
+/// proxies that have an example, Prometheus with promtool, and a browser for reports; with the
+/// package that has each, and its service. On Debian 12 Python takes 21 MB where there is none,
+/// Node 96 MB (23 MB to fetch), nginx 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Prometheus
+/// 332 MB (23 MB to fetch), Chromium 300 MB (81 MB to fetch), Go 450 MB (81 MB to fetch).
+const PROGRAMS: [(&str, &str, Option<Service>); 10] = [
     ("python3", "python3", None),
     ("iptables", "iptables", None),
     ("node", "nodejs", None),
@@ -36,6 +36,7 @@ const PROGRAMS: [(&str, &str, Option<Service>); 9] = [
     ("nginx", "nginx", Some(Service { name: "nginx", port: 80 })),
     ("caddy", "caddy", Some(Service { name: "caddy", port: 80 })),
     ("haproxy", "haproxy", Some(Service { name: "haproxy", port: 80 })),
+    ("prometheus", "prometheus", Some(Service { name: "prometheus", port: 9090 })),
     ("chromium", "chromium", None),
     ("go", "golang-go", None),
 ];

@@ -37,6 +37,7 @@ mod on_redis;
 mod openapi;
 mod outage;
 mod page;
+mod prometheus;
 mod proxies;
 mod queue;
 mod queue_clients;

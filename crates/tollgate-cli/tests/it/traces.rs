@@ -9,6 +9,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
+use rustix::process::Signal;
 
 use crate::Place;
 use crate::serving::{LONG, Serving};
@@ -209,6 +210,110 @@ fn a_question_is_a_span_below_the_callers_and_each_decision_one_within_it() {
     assert_eq!(within(requests[1]), [decided("denied")]);
     assert_eq!(within(requests[3]), Vec::<String>::new());
     assert_eq!(within(requests[4]), [format!("{} tollgate.policy=demo", decided("allowed"))]);
+}
+
+/// Each rule has one unit, and the second request of each is denied.
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    descriptors:
+      - key: path
+        value: /a
+        rate_limit: { unit: year, requests_per_unit: 1 }
+  - key: tier
+    rate_limit: { unit: year, requests_per_unit: 1, name: tiers }
+  - key: trial
+    shadow_mode: true
+    rate_limit: { unit: year, requests_per_unit: 1, name: trials }
+  - key: shut
+    rate_limit: { unit: year, requests_per_unit: 0 }
+";
+
+const TOGETHER: &str = "
+domain: bank
+meaning: tollgate
+descriptors:
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 9 }
+  - key: account
+    rate_limit: { unit: year, requests_per_unit: 1 }
+";
+
+#[test]
+fn a_denial_of_envoys_rules_names_its_rule_in_the_log_and_in_its_span() {
+    let place = Place::new();
+    let collector = Collector::start(&[]);
+    let rules = place.path().join("rules");
+    std::fs::create_dir(&rules).unwrap();
+    std::fs::write(rules.join("shop.yaml"), RULES).unwrap();
+    std::fs::write(rules.join("bank.yaml"), TOGETHER).unwrap();
+    let rules = rules.display().to_string();
+    let args = ["--otlp", &collector.url, "--log", "json", "--envoy-config", &rules];
+    let serving = Serving::start(&place, &args);
+    let address = serving.address();
+    let entry = |(key, value): &(&str, &str)| format!(r#"{{"key":"{key}","value":"{value}"}}"#);
+    let ask_twice = |domain: &str, descriptors: &[&[(&str, &str)]], limit: &str| {
+        let descriptor = |entries: &&[(&str, &str)]| {
+            let entries: Vec<String> = entries.iter().map(entry).collect();
+            format!(r#"{{"entries":[{}]{limit}}}"#, entries.join(","))
+        };
+        let descriptors: Vec<String> = descriptors.iter().map(descriptor).collect();
+        let descriptors = descriptors.join(",");
+        let question = format!(r#"{{"domain":"{domain}","descriptors":[{descriptors}]}}"#);
+        [0, 1].map(|_| ask(address, "POST /json", &question)[9..12].to_owned())
+    };
+    let one_a_year = r#","limit":{"requests_per_unit":1,"unit":"YEAR"}"#;
+    assert_eq!(ask_twice("shop", &[&[("user", "ann"), ("path", "/a")]], ""), ["200", "429"]);
+    assert_eq!(ask_twice("shop", &[&[("tier", "ann")]], ""), ["200", "429"]);
+    assert_eq!(ask_twice("shop", &[&[("trial", "ann")]], ""), ["200", "200"]);
+    assert_eq!(ask_twice("shop", &[&[("shut", "ann")]], ""), ["429", "429"]);
+    assert_eq!(ask_twice("shop", &[&[("own", "ann")]], one_a_year), ["200", "429"]);
+    let both: [&[(&str, &str)]; 2] = [&[("user", "ann")], &[("account", "ann")]];
+    assert_eq!(ask_twice("bank", &both, ""), ["200", "429"]);
+    serving.signal(Signal::TERM);
+    let (_, log) = serving.ended();
+
+    let denied = [
+        ["shop", "shop.user.path_/a", "store"],
+        ["shop", "tiers", "store"],
+        ["shop", "trials", "shadow"],
+        ["shop", "shop.shut", "policy"],
+        ["shop", "shop.shut", "policy"],
+        ["shop", "", "store"],
+        ["bank", "bank.account", "store"],
+    ];
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let lines = lines.filter(|line| line["message"] == "denied");
+    let logged: Vec<[String; 3]> = lines
+        .inspect(|line| assert_eq!(line["trace_id"], TRACE, "{line}"))
+        .map(|line| {
+            ["domain", "rule", "authority"].map(|key| line[key].as_str().unwrap_or("").to_owned())
+        })
+        .collect();
+    assert_eq!(logged, denied, "{log}");
+    let all = collector.all();
+    let spans = all.iter().flat_map(|post| spans(post)).filter(|span| span.name == "decide");
+    let spans = spans.map(|span| attributes(&span));
+    let spans: Vec<Vec<String>> =
+        spans.filter(|told| told.contains(&"tollgate.outcome=denied".to_owned())).collect();
+    // What is in shadow has decided nothing.
+    let enforced = denied.iter().filter(|[.., authority]| *authority == "store");
+    let expected: Vec<Vec<String>> = enforced
+        .map(|[domain, rule, authority]| {
+            let rule = Some(*rule).filter(|rule| !rule.is_empty());
+            [
+                Some(format!("tollgate.authority={authority}")),
+                Some(format!("tollgate.domain={domain}")),
+                Some("tollgate.outcome=denied".to_owned()),
+                rule.map(|rule| format!("tollgate.rule={rule}")),
+            ]
+            .into_iter()
+            .flatten()
+            .collect()
+        })
+        .collect();
+    assert_eq!(spans, expected);
 }
 
 #[test]

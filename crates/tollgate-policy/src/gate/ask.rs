@@ -9,6 +9,7 @@ use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError, at_o
 
 use super::answer::{Shadowed, reports};
 use super::live::Live;
+use super::observe::RuleName;
 use super::shared::Inner;
 use super::{Answer, Event};
 use crate::field::Fields;
@@ -62,7 +63,7 @@ impl<S: Store> Inner<S> {
         for Shadowed { policy, outcome, decision } in &all {
             live.count(*policy, *outcome, Authority::Shadow);
             let what = (*outcome, Authority::Shadow, false);
-            self.report(live, Some(*policy), what, decision.as_ref(), None, duration);
+            self.report(live, (Some(*policy), None), what, decision.as_ref(), (None, duration));
         }
         all
     }
@@ -97,7 +98,8 @@ impl<S: Store> Inner<S> {
         }
         if enforced.is_empty() {
             self.unmatched.add(answer.outcome, authority);
-            self.report(live, None, (answer.outcome, authority, true), None, None, duration);
+            let what = (answer.outcome, authority, true);
+            self.report(live, (None, None), what, None, (None, duration));
         }
         for &policy in enforced {
             let outcome = answer.outcome_of(policy, enforced.len());
@@ -108,7 +110,7 @@ impl<S: Store> Inner<S> {
                 self.loss.see(outcome, authority, error);
             }
             let what = (outcome, authority, decides);
-            self.report(live, Some(policy), what, decision, error, duration);
+            self.report(live, (Some(policy), None), what, decision, (error, duration));
         }
     }
 
@@ -132,16 +134,16 @@ impl<S: Store> Inner<S> {
     pub(super) fn report(
         &self,
         live: &Live,
-        policy: Option<usize>,
+        (policy, rule): (Option<usize>, Option<RuleName<'_>>),
         (outcome, authority, decides): (Outcome, Authority, bool),
         decision: Option<&Decision<'_>>,
-        error: Option<&Error>,
-        duration: Option<Duration>,
+        (error, duration): (Option<&Error>, Option<Duration>),
     ) {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
         observer.observe(&Event {
             policy: policy.and_then(|at| Some(live.policies.policy(at)?.name.as_str())),
+            rule,
             limit: binding.as_ref().map(tollgate::Report::limit),
             subject: binding.as_ref().map(tollgate::Report::subject),
             outcome,

@@ -61,7 +61,8 @@ impl<S: Store> Gate<S> {
             if let Some(started) = started {
                 let what = (outcome, authority, true);
                 let duration = Some(started.elapsed());
-                self.0.report(live, Some(part.policy), what, Some(decision), None, duration);
+                let policy = (Some(part.policy), None);
+                self.0.report(live, policy, what, Some(decision), (None, duration));
             }
             let answer = Answer {
                 live: Kept::Lent(live),

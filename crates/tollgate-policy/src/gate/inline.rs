@@ -7,9 +7,11 @@ use tollgate::{Ask, Decision, Error, ReceiptPart, Refund, Store};
 
 use super::holding::unnamed;
 use super::local::InlineShares;
+use super::observe::RuleName;
 use super::{Admission, Answer, Gate};
 use crate::model::DEFAULT_DEADLINE;
 use crate::on_failure::OnFailure;
+use crate::outcome::{Authority, Outcome};
 use crate::reserve::Commits;
 
 /// The failure rule and the deadline of inline limits; a policy has its own.
@@ -41,6 +43,8 @@ impl Terms {
 #[derive(Debug)]
 pub struct Inline<'g, S> {
     pub(super) gate: &'g Gate<S>,
+    rules: &'g [RuleName<'g>],
+    is_shadow: bool,
 }
 
 impl<S: Store> Gate<S> {
@@ -48,31 +52,7 @@ impl<S: Store> Gate<S> {
     #[must_use]
     #[inline]
     pub const fn inline(&self) -> Inline<'_, S> {
-        Inline { gate: self }
-    }
-
-    fn charged_limits(
-        &self,
-        result: Result<Decision<'_>, Error>,
-        shares: Option<Box<InlineShares>>,
-        terms: Terms,
-        started: Option<Instant>,
-    ) -> Result<Answer<'static>, Error> {
-        let answer = self.conclude_limits(result, shares.as_deref(), terms)?;
-        if self.0.is_repeated(&answer) {
-            return Ok(answer);
-        }
-        let (outcome, authority) = (answer.outcome(), answer.authority());
-        let (live, error) = (&answer.live, answer.error());
-        self.0.inline.add(outcome, authority);
-        // A store that missed a shorter deadline than usual may answer all others in time.
-        if error.is_none() || terms.deadline >= live.usual {
-            self.0.loss.see(outcome, authority, error);
-        }
-        let what = (outcome, authority, true);
-        let duration = started.map(|started| started.elapsed());
-        self.0.report(live, None, what, answer.decision(), error, duration);
-        Ok(answer)
+        Inline { gate: self, rules: &[], is_shadow: false }
     }
 
     fn conclude_limits(
@@ -89,7 +69,33 @@ impl<S: Store> Gate<S> {
     }
 }
 
-impl<S: Store> Inline<'_, S> {
+impl<'g, S: Store> Inline<'g, S> {
+    /// Names the rules that the parts of the ask are from, in the order of the parts: observers
+    /// receive the name of the binding one ([`Event::rule`](super::Event::rule)).
+    #[must_use]
+    pub fn from_rules(self, rules: &'g [RuleName<'g>]) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Whether the answer only shows what the limits would do, and denies nobody: it is then
+    /// counted and reported under [`Authority::Shadow`].
+    #[must_use]
+    pub fn in_shadow(self, is_shadow: bool) -> Self {
+        Self { is_shadow, ..self }
+    }
+
+    /// Counts and reports a question that is denied without a call to the store, since its rule
+    /// admits nobody.
+    pub fn deny_all(self) {
+        let (started, gate) = (self.gate.started(), &self.gate.0);
+        let authority = if self.is_shadow { Authority::Shadow } else { Authority::Policy };
+        gate.inline.add(Outcome::Banned, authority);
+        let what = (Outcome::Banned, authority, !self.is_shadow);
+        let duration = started.map(|started| started.elapsed());
+        let rule = self.rules.first().copied();
+        gate.report(&gate.live.load(), (None, rule), what, None, (None, duration));
+    }
+
     /// Checks the limits, and charges when all of them admit. A [peek](Ask::peek) changes no count
     /// and no counter.
     ///
@@ -104,7 +110,7 @@ impl<S: Store> Inline<'_, S> {
         if is_peek {
             return self.gate.conclude_limits(result, shares.as_deref(), terms);
         }
-        self.gate.charged_limits(result, shares, terms, started)
+        self.charged_limits(result, shares, terms, started)
     }
 
     /// Refunds the charge of a receipt, once, or a [part](tollgate::Receipt::part) of it. Units
@@ -132,7 +138,39 @@ impl<S: Store> Inline<'_, S> {
         let placed = (&mut placing).await;
         let in_doubt = unnamed(placing.in_doubt());
         let (result, hold, ahead) = self.gate.0.placed(placed, Default::default)?;
-        let answer = self.gate.charged_limits(result, None, terms, started)?;
+        let answer = self.charged_limits(result, None, terms, started)?;
         Ok(Admission { answer, hold, commits: Commits::default(), in_doubt, ahead })
+    }
+
+    fn charged_limits(
+        &self,
+        result: Result<Decision<'_>, Error>,
+        shares: Option<Box<InlineShares>>,
+        terms: Terms,
+        started: Option<Instant>,
+    ) -> Result<Answer<'static>, Error> {
+        let gate = self.gate;
+        let answer = gate.conclude_limits(result, shares.as_deref(), terms)?;
+        if gate.0.is_repeated(&answer) {
+            return Ok(answer);
+        }
+        let (outcome, authority) = (answer.outcome(), answer.authority());
+        let (live, error) = (&answer.live, answer.error());
+        let counted = if self.is_shadow { Authority::Shadow } else { authority };
+        gate.0.inline.add(outcome, counted);
+        // A store that missed a shorter deadline than usual may answer all others in time.
+        if error.is_none() || terms.deadline >= live.usual {
+            gate.0.loss.see(outcome, authority, error);
+        }
+        let what = (outcome, counted, !self.is_shadow);
+        let duration = started.map(|started| started.elapsed());
+        // A failure has no binding limit: its limits are from one rule, or from any of several.
+        let rule = match (self.rules, answer.decision()) {
+            ([one], _) => Some(*one),
+            ([], _) | (_, None) => None,
+            (several, Some(decision)) => several.get(decision.binding().part()).copied(),
+        };
+        gate.0.report(live, (None, rule), what, answer.decision(), (error, duration));
+        Ok(answer)
     }
 }

@@ -44,7 +44,7 @@ pub use hold_counters::HoldCounters;
 pub use holding::Admission;
 pub use inline::{Inline, Terms};
 pub use loss::Loss;
-pub use observe::{Counters, Event, GateCounters, Observer};
+pub use observe::{Counters, Event, GateCounters, Observer, RuleName};
 pub use prepared::{CostRefused, Prepared};
 pub use replace::Reread;
 pub use revision::Revision;

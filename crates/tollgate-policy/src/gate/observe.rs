@@ -22,6 +22,9 @@ use crate::reserve::{Estimate, Reserve};
 pub struct Event<'e> {
     /// The policy; `None` if none applied.
     pub policy: Option<&'e str>,
+    /// The rule of another notation that the binding limit is from, if the caller named it
+    /// ([`Inline::from_rules`](super::Inline::from_rules)).
+    pub rule: Option<RuleName<'e>>,
     /// The binding limit, if it belongs to this policy.
     pub limit: Option<&'e Limit>,
     /// The subject of the binding limit. It is personal data, so log only a hash of it. As a metric
@@ -43,6 +46,24 @@ pub struct Event<'e> {
     /// and the subject are those of the first one; [`Observer::observe_further`] receives the
     /// subjects of the others.
     pub answers: u64,
+}
+
+/// The name of a rule that inline limits are from, such as one of Envoy's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RuleName<'r> {
+    /// The domain that the rule belongs to.
+    pub domain: &'r str,
+    /// Its name within all domains; `None` for a limit that a request brought into the domain.
+    pub rule: Option<&'r str>,
+}
+
+impl<'r> RuleName<'r> {
+    /// The name of a rule of this domain.
+    #[must_use]
+    pub const fn new(domain: &'r str, rule: Option<&'r str>) -> Self {
+        Self { domain, rule }
+    }
 }
 
 /// Receives every answer, on the path of the request: an observer must be fast and must not block.

@@ -106,6 +106,7 @@ impl<S: Store> Inline<'_, S> {
             };
             observer.observe(&Event {
                 policy: None,
+                rule: None,
                 limit: Some(limit),
                 subject: Some(subject),
                 outcome: *outcome,

@@ -22,6 +22,7 @@ pub(crate) fn requests() -> FrontFamily {
         asked: TABLE.iter().map(|row| row.path).collect(),
         ended: CLASSES,
         is_always_there: true,
+        timed: Some("http"),
     }
 }
 

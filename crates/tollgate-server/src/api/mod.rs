@@ -26,6 +26,7 @@ mod workers;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Request, StatusCode};
 use opentelemetry::context::FutureExt as _;
@@ -94,9 +95,10 @@ impl Answering for Api {
 
     async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
         let operation = Operation::at(request.uri().path());
-        // Requests that only monitor the service are not traced.
-        let is_traced = operation.is_none_or(|operation| !operation.monitors());
-        let traces = self.metrics.traces().filter(|_| is_traced);
+        // Requests that only monitor the service are neither traced nor timed.
+        let monitors = operation.is_some_and(Operation::monitors);
+        let traces = self.metrics.traces().filter(|_| !monitors);
+        let began = (!monitors).then(Instant::now);
         let route = operation.map_or(OTHER, |operation| operation.row().path);
         let span = traces.map(|traces| traces.begin(route, &request));
         let route = self.route(request, caller);
@@ -109,6 +111,9 @@ impl Answering for Api {
             Traces::end(&span, response.status());
         }
         self.count(operation, response.status());
+        if let Some(began) = began {
+            self.requests.took(began.elapsed());
+        }
         response
     }
 }

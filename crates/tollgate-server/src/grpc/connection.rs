@@ -6,6 +6,7 @@ use core::pin::{Pin, pin};
 use core::task::Poll;
 use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -217,6 +218,7 @@ impl Shared {
         calls: &Arc<Calls>,
     ) -> Result<Response<Body>, Infallible> {
         let method = Method::from_path(request.uri().path());
+        let began = Instant::now();
         let _call = calls.begin();
         let Bounds { body: most, idle, .. } = self.bounds;
         let request = request.map(|body| match method.is_some_and(Method::has_more) {
@@ -250,6 +252,13 @@ impl Shared {
             }
         };
         self.count(method, ended(&response));
+        if let Some(method) = method.filter(|method| method.is_question()) {
+            let duration = began.elapsed();
+            self.counts.took(duration);
+            if method == Method::ShouldRateLimit {
+                self.rls.took(duration);
+            }
+        }
         Ok(response)
     }
 }

@@ -46,6 +46,11 @@ impl Method {
         })
     }
 
+    /// Whether it asks about counts: health and reflection only look at the service.
+    pub(super) fn is_question(self) -> bool {
+        !matches!(self, Self::Health | Self::Reflection | Self::ReflectionV1Alpha)
+    }
+
     /// Whether messages may follow the first one.
     pub(super) fn has_more(self) -> bool {
         matches!(self, Self::Reflection | Self::ReflectionV1Alpha)
@@ -75,6 +80,7 @@ pub(super) fn calls() -> FrontFamily {
         asked: Method::NAMES.into(),
         ended: Ended::NAMES,
         is_always_there: false,
+        timed: Some("grpc"),
     }
 }
 

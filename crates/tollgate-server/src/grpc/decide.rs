@@ -5,7 +5,7 @@ use core::time::Duration;
 use futures_util::future::join_all;
 use tollgate::{Ask, Decision, LimitSet, MAX_PARTS, RequestId, Subject};
 use tollgate_envoy::Meaning;
-use tollgate_policy::{Answer, Authority, Gate, OnFailure, Terms};
+use tollgate_policy::{Answer, Authority, Gate, Inline, OnFailure, RuleName, Terms};
 use tollgate_stores::AnyStore;
 use tonic::Status;
 
@@ -37,6 +37,10 @@ impl Decider<'_> {
     /// # Errors
     /// An invalid question: a cost that is too high, or one count twice.
     pub(super) async fn ask(&self, meaning: Meaning) -> Result<Vec<Asked>, Status> {
+        self.planned.iter().filter(|planned| planned.is_banned()).for_each(|planned| {
+            let rules = core::slice::from_ref(&planned.name);
+            self.gate.inline().from_rules(rules).in_shadow(planned.is_shadow()).deny_all();
+        });
         match meaning {
             Meaning::Envoy => self.each_alone(0..self.planned.len(), Meaning::Envoy, true).await,
             Meaning::Tollgate => Box::pin(self.all_or_none()).await,
@@ -75,7 +79,7 @@ impl Decider<'_> {
         let ask = || Ask::new(subject).under(limits);
         let answer = match hits {
             Hits::Charge(hits) if charges => {
-                let answer = self.charge(place, ask().cost(hits)).await?;
+                let answer = self.charge(&[place], ask().cost(hits)).await?;
                 let is_denied = answer.decision().is_some_and(|decision| !decision.is_allowed());
                 match meaning {
                     // While the store is away there is nothing to charge more to.
@@ -99,24 +103,37 @@ impl Decider<'_> {
         Terms::new(self.on_failure).deadline(self.deadline)
     }
 
-    /// Charges the ask, at most once if the request has an id. The place of its first descriptor
-    /// distinguishes the ids of one request.
-    async fn charge(&self, place: usize, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
-        match self.id {
-            None => self.gate.inline().check(ask, self.terms()).await.map_err(unasked),
-            Some(id) => Box::pin(self.charge_once(id, place, ask)).await,
+    /// Charges the ask of these descriptors, at most once if the request has an id. The place of
+    /// the first one distinguishes the ids of one request.
+    async fn charge(&self, places: &[usize], ask: Ask<'_>) -> Result<Answer<'static>, Status> {
+        let mut all = places.iter().filter_map(|place| self.planned.get(*place));
+        let several: Vec<RuleName<'_>>;
+        let (rules, is_shadow) = match places {
+            // Nearly always it is one, and needs no list. Those in shadow mode are asked alone.
+            [_] => all.next().map_or((&[][..], false), |one| {
+                (core::slice::from_ref(&one.name), one.is_shadow())
+            }),
+            _ => {
+                several = all.map(|planned| planned.name).collect();
+                (&several[..], false)
+            }
+        };
+        let inline = self.gate.inline().from_rules(rules).in_shadow(is_shadow);
+        match self.id.zip(places.first()) {
+            None => inline.check(ask, self.terms()).await.map_err(unasked),
+            Some((id, place)) => Box::pin(self.charge_once(inline, (id, *place), ask)).await,
         }
     }
 
     async fn charge_once(
         &self,
-        id: RequestId<'_>,
-        place: usize,
+        inline: Inline<'_, AnyStore>,
+        (id, place): (RequestId<'_>, usize),
         ask: Ask<'_>,
     ) -> Result<Answer<'static>, Status> {
         let text = id_at(id.text(), place);
         let ask = ask.request(id.with_text(&text));
-        self.gate.inline().check(ask, self.terms()).await.map_err(unasked)
+        inline.check(ask, self.terms()).await.map_err(unasked)
     }
 
     /// Charges the hits of a denied check, beyond the limit: Envoy counts denied requests too. So
@@ -250,10 +267,7 @@ impl Decider<'_> {
             Hits::Look => ask.peek_at_nothing(),
             Hits::Peek | Hits::GiveBack(_) => ask,
         };
-        match places.first() {
-            Some(place) if charges => self.charge(*place, ask).await,
-            _ => self.look(ask).await,
-        }
+        if charges { self.charge(places, ask).await } else { self.look(ask).await }
     }
 }
 

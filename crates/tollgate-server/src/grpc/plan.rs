@@ -7,6 +7,7 @@ use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
 use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::rate_limit_response::RateLimit;
 use tollgate_envoy::{Counting, Domain, Rule, Unit, subject};
+use tollgate_policy::RuleName;
 use tonic::Status;
 
 use super::question::{Hits, entries};
@@ -18,6 +19,8 @@ use crate::service::Service;
 pub(super) struct Planned<'c> {
     /// The rule that it met; `None` also where it brought a limit.
     pub(super) rule: Option<&'c Rule>,
+    /// The name of what limits it, for the log and for traces.
+    pub(super) name: RuleName<'c>,
     pub(super) how: How,
     pub(super) hits: Hits,
     /// The limit that is reported.
@@ -52,6 +55,11 @@ impl Planned<'_> {
         matches!((&self.how, self.hits), (How::Ban, Hits::Charge(_)))
     }
 
+    /// Whether it never denies.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.rule.is_some_and(Rule::is_shadow)
+    }
+
     /// Whether it can neither deny by itself nor keep others from being charged.
     pub(super) fn is_aside(&self) -> bool {
         self.rule.is_some_and(|rule| rule.is_shadow() || rule.is_quota())
@@ -63,7 +71,7 @@ impl Planned<'_> {
 /// # Errors
 /// An invalid limit in the request.
 pub(super) fn plan<'c>(
-    request: &RateLimitRequest,
+    request: &'c RateLimitRequest,
     hits: &[Hits],
     live: &'c Live,
     domain: &'c Domain,
@@ -84,30 +92,31 @@ pub(super) fn plan<'c>(
             let name = planned.rule.map_or("", Rule::name);
             if !name.is_empty() && replaced.contains(name) && !matches!(planned.how, How::Unlimited)
             {
-                *planned = free(planned.hits);
+                *planned = free(&request.domain, planned.hits);
             }
         }
     }
     Ok(all)
 }
 
-fn free(hits: Hits) -> Planned<'static> {
-    Planned { rule: None, how: How::Free, hits, reported: None, window: None, series: None }
+fn free(domain: &str, hits: Hits) -> Planned<'_> {
+    let name = RuleName::new(domain, None);
+    Planned { rule: None, name, how: How::Free, hits, reported: None, window: None, series: None }
 }
 
 fn by_rule<'c>(
-    name: &str,
+    of: &'c str,
     descriptor: &RateLimitDescriptor,
     hits: Hits,
-    (live, domain): (&Live, &'c Domain),
+    (live, domain): (&'c Live, &'c Domain),
 ) -> Result<Planned<'c>, Status> {
-    let Some(found) = domain.find(entries(descriptor)) else { return Ok(free(hits)) };
+    let Some(found) = domain.find(entries(descriptor)) else { return Ok(free(of, hits)) };
     let rule = found.rule();
     let (how, is_reported) = match rule.counting() {
         Counting::Unlimited => (How::Unlimited, false),
         Counting::Ban => (How::Ban, true),
         Counting::Limits(limits) => {
-            let subject = found.subject(name, entries(descriptor));
+            let subject = found.subject(of, entries(descriptor));
             let subject = subject.map_err(|error| Status::internal(error.what()))?;
             (How::Count(subject, limits.clone()), true)
         }
@@ -118,17 +127,18 @@ fn by_rule<'c>(
         name: rule.name().to_owned(),
     });
     let series = live.counts(rule).and_then(|_| found.steps(entries(descriptor)));
-    Ok(Planned { rule: Some(rule), how, hits, reported, window: rule.window(), series })
+    let (window, name) = (rule.window(), RuleName::new(of, live.name(rule)));
+    Ok(Planned { rule: Some(rule), name, how, hits, reported, window, series })
 }
 
 /// The limit that a descriptor brings, in place of its rule.
-fn brought(
-    name: &str,
+fn brought<'c>(
+    of: &'c str,
     descriptor: &RateLimitDescriptor,
     hits: Hits,
     place: usize,
     service: &Service,
-) -> Result<Planned<'static>, Status> {
+) -> Result<Planned<'c>, Status> {
     let limit = descriptor.limit.unwrap_or_default();
     let Some(unit) = Unit::from_number(limit.unit) else {
         return Err(Status::invalid_argument(format!(
@@ -143,7 +153,7 @@ fn brought(
     } else {
         let text = format!("{}/{}s via fixed_window", limit.requests_per_unit, unit.seconds());
         let limits = service.limits(&text).map_err(|refusal| Status::internal(refusal.detail))?;
-        let subject = subject(name, entries(descriptor));
+        let subject = subject(of, entries(descriptor));
         let subject = subject.map_err(|error| Status::internal(error.what()))?;
         let parts = vec![(subject.clone(), limits.clone())];
         service.takes(&parts).map_err(|refusal| Status::permission_denied(refusal.detail))?;
@@ -151,5 +161,6 @@ fn brought(
     };
     let requests_per_unit = limit.requests_per_unit;
     let reported = Some(RateLimit { requests_per_unit, unit: unit.number(), name: String::new() });
-    Ok(Planned { rule: None, how, hits, reported, window: Some(unit), series: None })
+    let name = RuleName::new(of, None);
+    Ok(Planned { rule: None, name, how, hits, reported, window: Some(unit), series: None })
 }

@@ -6,7 +6,7 @@ use tollgate::{Ask, Error, Hold, HoldKind, HoldName, LimitSet, MAX_COST, Subject
 use tollgate_envoy::OnFailure;
 use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::rate_limit_response::Code;
-use tollgate_policy::{Answer, Prepared, Terms};
+use tollgate_policy::{Answer, Prepared, RuleName, Terms};
 use tonic::Status;
 
 use super::plan::{How, Planned};
@@ -72,9 +72,14 @@ impl Counting<'_> {
         on_failure: OnFailure,
         (amount, ttl): (u64, Option<Duration>),
     ) -> Result<Reserved, Status> {
-        let bans = |planned: &Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
-        let parts = parts(planned, false);
-        if planned.iter().any(bans) || (amount > MAX_COST && !parts.is_empty()) {
+        let bans = |planned: &&Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
+        let (parts, rules) = named_parts(planned, false);
+        if let Some(planned) = planned.iter().find(bans) {
+            let rules = core::slice::from_ref(&planned.name);
+            self.service.gate.inline().from_rules(rules).deny_all();
+            return Ok(Reserved::nothing(false));
+        }
+        if amount > MAX_COST && !parts.is_empty() {
             return Ok(Reserved::nothing(false));
         }
         if parts.is_empty() {
@@ -98,7 +103,7 @@ impl Counting<'_> {
                 Some(name) => ask.named(name),
                 None => ask,
             };
-            let held = gate.inline().hold(ask.reserve(ttl), terms);
+            let held = gate.inline().from_rules(&rules).hold(ask.reserve(ttl), terms);
             let held = self.service.heard(held.await).map_err(status)?;
             self.service.give_back(held.in_doubt);
             (held.answer, held.hold)
@@ -319,16 +324,26 @@ impl Counting<'_> {
 
 /// The counts of these descriptors, each once: those that can deny, or those that cannot.
 fn parts<'p>(planned: &'p [Planned<'_>], aside: bool) -> Vec<CountedBy<'p>> {
+    named_parts(planned, aside).0
+}
+
+/// The same with the names of their rules.
+fn named_parts<'p>(
+    planned: &'p [Planned<'_>],
+    aside: bool,
+) -> (Vec<CountedBy<'p>>, Vec<RuleName<'p>>) {
     let mut parts: Vec<CountedBy<'p>> = Vec::with_capacity(planned.len());
+    let mut rules = Vec::with_capacity(planned.len());
     for planned in planned.iter().filter(|planned| planned.is_aside() == aside) {
         let Some((subject, limits, _)) = planned.count() else { continue };
         let is_it =
             |(of, under): &CountedBy<'_>| *of == subject && under.identity() == limits.identity();
         if !parts.iter().any(is_it) {
             parts.push((subject, limits));
+            rules.push(planned.name);
         }
     }
-    parts
+    (parts, rules)
 }
 
 /// How long a hold on these counts lasts: at most as long as a slot among them says, else a minute.

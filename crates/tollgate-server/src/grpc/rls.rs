@@ -27,7 +27,7 @@ use super::rules::{Live, Rules};
 use super::{metadata, policies, question, settle};
 use crate::auth_options::AuthOptions;
 use crate::envoy::{EnvoyOptions, EnvoyRules};
-use crate::metrics::Metrics;
+use crate::metrics::{Failure, Metrics};
 use crate::service::Service;
 use crate::start_error::StartError;
 
@@ -117,12 +117,43 @@ impl Rls {
         self.ids.as_ref().is_some_and(|ids| ids.trust.contains(peer))
     }
 
+    /// Counts the duration of an answer over gRPC, if the reference's metrics are asked for.
+    pub(super) fn took(&self, duration: Duration) {
+        if let Some(rules) = self.metrics.rules() {
+            rules.answers.add(duration, 1);
+        }
+    }
+
+    /// Counts a request without an answer of the counts, in the same way.
+    fn fail(&self, failure: Failure) {
+        if let Some(rules) = self.metrics.rules() {
+            rules.fail(failure);
+        }
+    }
+
     /// Answers a request. `timeout` is the time that its caller waits; `is_trusted` says whether
     /// ids of its requests are read. Descriptors that name holds settle them.
     ///
     /// # Errors
     /// An invalid request, or a store that cannot answer (not an answer here).
     pub(crate) async fn answer(
+        &self,
+        service: &Service,
+        request: &RateLimitRequest,
+        timeout: Option<Duration>,
+        is_trusted: bool,
+    ) -> Result<RateLimitResponse, Status> {
+        let answer = self.answer_or_fail(service, request, timeout, is_trusted).await;
+        if let Err(status) = &answer {
+            self.fail(match status.code() {
+                tonic::Code::Unavailable => Failure::Store,
+                _ => Failure::Request,
+            });
+        }
+        answer
+    }
+
+    async fn answer_or_fail(
         &self,
         service: &Service,
         request: &RateLimitRequest,
@@ -215,6 +246,10 @@ impl Rls {
                 let asked = decider.ask(domain.meaning()).await?;
                 hear(service, id, asked.iter().map(|asked| &asked.answer));
                 let judged = answer::judge(&planned, &asked, domain.on_failure())?;
+                // Beside those that are errors, which are counted where the answer ends.
+                if asked.iter().any(|asked| asked.answer.error().is_some()) {
+                    self.fail(Failure::Store);
+                }
                 self.count(&live, &planned, &judged);
                 let metadata = self.metadata.then(|| metadata::of(request, &planned, &judged));
                 let profile = self.headers.unwrap_or(match domain.meaning() {

@@ -53,6 +53,8 @@ impl Default for Found {
 pub(super) struct Live {
     config: Config,
     templates: Vec<Option<HeaderTemplate>>,
+    /// The names of rules in the log and in headers: their own, else their paths.
+    names: Vec<String>,
     has_replaces: bool,
     /// The counters of each, if they are asked for.
     counts: Vec<Arc<RuleCounts>>,
@@ -82,24 +84,24 @@ impl Live {
         for warnings in config.warnings() {
             tracing::warn!(target: "tollgate", "{warnings}");
         }
-        let mut templates: Vec<_> = config.rules().map(|_| None).collect();
-        for (_, rule) in config.rules() {
-            if let (Counting::Limits(limits), Some(place)) =
-                (rule.counting(), templates.get_mut(rule.number()))
-            {
-                // As metrics name it: clients that track by name must not mix two rules.
-                let path = rule.path();
-                let name = if rule.name().is_empty() { &path } else { rule.name() };
-                *place = HeaderTemplate::new(name, limits).ok();
-            }
-        }
-        let has_replaces = config.rules().any(|(_, rule)| rule.replaces().next().is_some());
+        let mut rules: Vec<_> = config.rules().map(|(_, rule)| rule).collect();
+        rules.sort_unstable_by_key(|rule| rule.number());
+        // As metrics name it: clients that track by name must not mix two rules.
+        let name = |rule: &&Rule| match rule.name() {
+            "" => rule.path(),
+            name => name.to_owned(),
+        };
+        let names: Vec<String> = rules.iter().map(name).collect();
+        let template = |(rule, name): (&&Rule, &String)| match rule.counting() {
+            Counting::Limits(limits) => HeaderTemplate::new(name, limits).ok(),
+            Counting::Unlimited | Counting::Ban => None,
+        };
+        let templates = rules.iter().zip(&names).map(template).collect();
+        let has_replaces = rules.iter().any(|rule| rule.replaces().next().is_some());
         let counts = metrics.rules().map_or_else(Vec::new, |counts| {
-            let mut rules: Vec<_> = config.rules().map(|(_, rule)| rule).collect();
-            rules.sort_unstable_by_key(|rule| rule.number());
-            rules.into_iter().map(|rule| counts.of(rule.steps())).collect()
+            rules.iter().map(|rule| counts.of(rule.steps())).collect()
         });
-        Ok(Self { config, templates, has_replaces, counts, found })
+        Ok(Self { config, templates, names, has_replaces, counts, found })
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -113,6 +115,11 @@ impl Live {
     /// The counters of a rule, if they are asked for.
     pub(super) fn counts(&self, rule: &Rule) -> Option<&Arc<RuleCounts>> {
         self.counts.get(rule.number())
+    }
+
+    /// The name of a rule: its own, else its path.
+    pub(super) fn name(&self, rule: &Rule) -> Option<&str> {
+        self.names.get(rule.number()).map(String::as_str)
     }
 
     pub(super) fn template(&self, rule: &Rule) -> Option<&HeaderTemplate> {

@@ -93,6 +93,11 @@ impl Registry {
         self.open.lock().len()
     }
 
+    /// The most connections that may be open.
+    pub(crate) fn most(&self) -> usize {
+        self.bounds.connections
+    }
+
     /// The number of connections accepted so far.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)

@@ -1,10 +1,13 @@
-//! Hits by rule of Envoy's rate limit service, as envoyproxy/ratelimit counts them.
+//! Hits by rule of Envoy's rate limit service, as envoyproxy/ratelimit counts them, with its errors
+//! and the durations of its answers.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use super::latency::Latency;
 
 /// The most rules with separate counters. Files have any number of rules; those beyond this maximum
 /// share one set of counters.
@@ -47,6 +50,27 @@ impl Stat {
                 "ratelimit_service_rate_limit_shadow_mode",
                 "Hits over the limit of a rule in shadow mode, by rule.",
             ),
+        }
+    }
+}
+
+/// Why a request had no answer of the counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// The request cannot be answered as it is.
+    Request,
+    /// The store did not answer, whatever the failure rule did then.
+    Store,
+}
+
+impl Failure {
+    pub(super) const ALL: [Self; 2] = [Self::Request, Self::Store];
+
+    /// The label that the reference has for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Request => "service_error",
+            Self::Store => "redis_error",
         }
     }
 }
@@ -102,9 +126,23 @@ pub(crate) struct ByRule {
     /// Those by the values of requests too.
     of_values: Mutex<BTreeMap<Vec<String>, Arc<RuleCounts>>>,
     other: Arc<RuleCounts>,
+    failures: [AtomicU64; Failure::ALL.len()],
+    /// The durations of `ShouldRateLimit`.
+    pub(crate) answers: Latency,
 }
 
 impl ByRule {
+    /// Counts a request without an answer of the counts.
+    pub(crate) fn fail(&self, failure: Failure) {
+        if let Some(count) = self.failures.get(failure as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn failures(&self, failure: Failure) -> u64 {
+        self.failures.get(failure as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
     /// The counters of the rule at these steps, from now on.
     pub(crate) fn of<'s>(&self, steps: impl Iterator<Item = &'s str>) -> Arc<RuleCounts> {
         let steps: Vec<String> = steps.map(str::to_owned).collect();

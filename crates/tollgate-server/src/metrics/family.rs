@@ -28,6 +28,11 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)
     }
 
+    /// Writes a counter without labels that counts by fractions.
+    pub(super) fn amount(mut self, amount: f64) -> fmt::Result {
+        self.0.encode_counter::<NoLabelSet, _, f64>(&amount, None)
+    }
+
     /// Writes all nonzero counters with these labels. Those in `always` are also written at zero,
     /// so that their first increase is visible.
     pub(super) fn counters<const N: usize>(

@@ -1,6 +1,9 @@
 //! The answers of a front, by operation and by outcome.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use super::latency::Latency;
 
 /// The label for everything without a separate series. A policy with this name has no separate
 /// series either.
@@ -19,6 +22,8 @@ pub(crate) struct FrontFamily {
     pub(crate) ended: &'static [&'static str],
     /// Whether the family is on the page before anything was answered.
     pub(crate) is_always_there: bool,
+    /// The label of the front's durations; `None` where answers are not timed.
+    pub(crate) timed: Option<&'static str>,
 }
 
 /// The counters of a front.
@@ -27,12 +32,14 @@ pub(crate) struct FrontCounts {
     family: FrontFamily,
     /// For each that can be asked, and then for all others, a counter for each end.
     counts: Box<[AtomicU64]>,
+    durations: Latency,
 }
 
 impl FrontCounts {
     pub(super) fn new(family: FrontFamily) -> Self {
         let size = (family.asked.len() + 1) * family.ended.len();
-        Self { family, counts: (0..size).map(|_| AtomicU64::new(0)).collect() }
+        let counts = (0..size).map(|_| AtomicU64::new(0)).collect();
+        Self { family, counts, durations: Latency::default() }
     }
 
     pub(super) fn family(&self) -> &FrontFamily {
@@ -47,6 +54,17 @@ impl FrontCounts {
         if let Some(count) = self.counts.get(place).filter(|_| ended < ends.len()) {
             count.fetch_add(answers, Ordering::Relaxed);
         }
+    }
+
+    /// Counts the duration of an answer.
+    #[inline]
+    pub(crate) fn took(&self, duration: Duration) {
+        self.durations.add(duration, 1);
+    }
+
+    /// The durations of answers, with their label, where they are timed.
+    pub(super) fn durations(&self) -> Option<(&'static str, &Latency)> {
+        Some((self.family.timed?, &self.durations))
     }
 
     /// All nonzero counters: the operation, the outcome, and the count.
@@ -79,6 +97,7 @@ mod tests {
             asked: vec!["look", "take"],
             ended: &["ok", "error"],
             is_always_there: false,
+            timed: None,
         });
         assert_eq!(counts.iter().count(), 0);
         for (asked, ended, answers) in

@@ -35,7 +35,7 @@ const ENDS_NS: [u64; 21] = [
 
 /// Durations, counted by bucket; the last bucket has no upper bound.
 #[derive(Debug)]
-pub(super) struct Latency {
+pub(crate) struct Latency {
     buckets: [AtomicU64; ENDS_NS.len() + 1],
     sum_ns: AtomicU64,
 }
@@ -93,7 +93,7 @@ pub(super) struct Counted {
 impl Latency {
     /// Counts as many answers of this duration each.
     #[inline]
-    pub(super) fn add(&self, duration: Duration, answers: u64) {
+    pub(crate) fn add(&self, duration: Duration, answers: u64) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let place = ENDS_NS.partition_point(|end| *end < nanos);
         if let Some(bucket) = self.buckets.get(place) {

@@ -12,6 +12,7 @@ mod family;
 mod front;
 mod latency;
 mod page;
+mod process;
 #[cfg(feature = "grpc")]
 mod reference;
 mod text;
@@ -39,7 +40,7 @@ use by_rule::ByRule;
 use latency::{Counts, Latency};
 
 #[cfg(feature = "grpc")]
-pub(crate) use by_rule::{Reached, RuleCounts};
+pub(crate) use by_rule::{Failure, Reached, RuleCounts};
 pub(crate) use front::{FrontCounts, FrontFamily, OTHER};
 pub(crate) use page::Page;
 #[cfg(feature = "grpc")]
@@ -386,6 +387,11 @@ impl Reloads {
             count.fetch_add(1, Ordering::Relaxed);
         }
         self.broken.store(result == Reloaded::Broken, Ordering::Relaxed);
+    }
+
+    /// Whether the last reload did not fail.
+    fn is_sound(&self) -> bool {
+        !self.broken.load(Ordering::Relaxed)
     }
 
     /// How often it came to this.

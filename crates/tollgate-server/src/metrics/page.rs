@@ -21,7 +21,7 @@ use tollgate_stores::{AnyStore, BreakerState, Figures};
 
 use super::by_threshold::thresholds;
 use super::family::{counter, family, gauge, info, units};
-use super::{FrontFamily, Metrics, OTHER, Reloaded, text};
+use super::{FrontFamily, Metrics, OTHER, Reloaded, process, text};
 use crate::listen::{Closed, Registry as Connections};
 use crate::queues::{self, Queues};
 use crate::service::{Fate, InlineLimits};
@@ -105,7 +105,8 @@ impl Collector for Numbers {
         self.timeseries(encoder)?;
         self.queues(encoder)?;
         self.front(encoder)?;
-        self.process(encoder)
+        self.process(encoder)?;
+        process::write(encoder)
     }
 }
 
@@ -204,7 +205,15 @@ impl Numbers {
         let authority = |authority: Authority| [("authority", authority.name())];
         durations.histogram(authority(Authority::Store), &self.metrics.0.store)?;
         durations.histogram(authority(Authority::FailureRule), &self.metrics.0.failure_rule)?;
-        durations.histogram(authority(Authority::LocalShare), &self.metrics.0.local_share)
+        durations.histogram(authority(Authority::LocalShare), &self.metrics.0.local_share)?;
+        let name = "tollgate_request_duration";
+        let help = "The time of answers by front, without those that monitor the service.";
+        let mut durations = family(encoder, (name, help), unit, kind)?;
+        let fronts = self.metrics.fronts();
+        fronts
+            .iter()
+            .filter_map(|counts| counts.durations())
+            .try_for_each(|(front, latency)| durations.histogram([("front", front)], latency))
     }
 
     fn policies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -222,8 +231,8 @@ impl Numbers {
             family.count([("result", result.name())], reloads.get(result))?;
         }
         let help = "1, or 0 after a failed reload: the old policies stay in force.";
-        let sound = !reloads.broken.load(core::sync::atomic::Ordering::Relaxed);
-        gauge(encoder, ("tollgate_last_reload_successful", help), None, u64::from(sound))
+        let name = ("tollgate_last_reload_successful", help);
+        gauge(encoder, name, None, u64::from(reloads.is_sound()))
     }
 
     fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -363,6 +372,9 @@ impl Numbers {
             |of: &dyn Fn(&Connections) -> u64| self.connections.iter().map(|all| of(all)).sum();
         let open: u64 = sum(&|all| all.open() as u64);
         gauge(encoder, ("tollgate_connections", help), None, open)?;
+        let help = "The most open connections.";
+        let most = sum(&|all| all.most() as u64);
+        gauge(encoder, ("tollgate_connections_max", help), None, most)?;
         let help = "Memory used by bodies being received, by calls of gRPC and by long answers.";
         let held = sum(&|all| all.budget().held() as u64);
         gauge(encoder, ("tollgate_connection_buffers", help), Some(&Unit::Bytes), held)?;
@@ -392,6 +404,9 @@ impl Numbers {
             for (result, count) in counted {
                 family.count([("result", result.name())], count)?;
             }
+            let help = "1, or 0 after a failed reload of Envoy's rules: the old ones stay.";
+            let name = ("tollgate_envoy_last_reload_successful", help);
+            gauge(encoder, name, None, u64::from(reloads.is_sound()))?;
         }
         if let Some(is_connected) = self.metrics.control_plane() {
             let help = "Whether the control plane that sends Envoy's rules is connected.";

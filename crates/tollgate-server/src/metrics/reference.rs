@@ -5,14 +5,16 @@ use core::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
 
-use super::by_rule::Stat;
+use super::by_rule::{Failure, Stat};
+use super::family::family;
 use super::{Metrics, Reloaded};
 
 /// The family of the calls over gRPC.
 pub(crate) const GRPC_CALLS: &str = "tollgate_grpc_calls";
 
-/// Writes the hits by rule, the loads of rules and the calls.
+/// Writes the hits by rule, the loads of rules, the calls with their durations, and the errors.
 pub(super) fn rules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
     let Some(rules) = metrics.rules() else { return Ok(()) };
     for stat in Stat::ALL {
@@ -43,9 +45,17 @@ pub(super) fn rules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> f
     let asked = calls.filter(|(method, ..)| *method == "ShouldRateLimit");
     let asked: u64 = asked.map(|(.., count)| count).sum();
     let name = ("ratelimit_service_total_requests", "Answered calls, by method.");
-    let mut family = unknown(encoder, name)?;
     let labels = [("grpc_method", "ShouldRateLimit")];
-    family.encode_family(&labels)?.encode_gauge(&asked)
+    unknown(encoder, name)?.encode_family(&labels)?.encode_gauge(&asked)?;
+    let name = ("ratelimit_service_response_time", "Durations of answered calls, by method.");
+    let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
+    family(encoder, name, unit, kind)?.histogram(labels, &rules.answers)?;
+    let help = "Requests that were refused, or that the store did not answer.";
+    let mut errors = unknown(encoder, ("ratelimit_service_should_rate_limit_error", help))?;
+    Failure::ALL.into_iter().try_for_each(|failure| {
+        let labels = [("err_type", failure.name())];
+        errors.encode_family(&labels)?.encode_gauge(&rules.failures(failure))
+    })
 }
 
 fn unknown<'e>(

@@ -12,14 +12,14 @@ use tokio::net::TcpStream;
 use tollgate::MemoryStore;
 use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 use tollgate_redis::RedisStore;
-use tollgate_server::{AnyStore, EnvoyRules, Options, Queues, TimeSeriesOptions};
+use tollgate_server::{AnyStore, EnvoyRules, Options, Queues, TimeSeriesOptions, XdsOptions};
 use tollgate_testbed::{RedisServer, SKIPPED, redis_program};
 use tonic::body::Body;
 
 use crate::common::{Page, Service, policies, promtool};
 use crate::counting::{EVERY, ask_everything};
 
-fn file(path: &str) -> PathBuf {
+pub(crate) fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
@@ -40,7 +40,8 @@ async fn each_reader_gets_its_format_on_both_listeners() {
     // Samples are the same in both, but for the request that came between.
     let samples = |text: &str| -> Vec<String> {
         let counts = |line: &&str| {
-            let changes = ["#", "tollgate_http", "tollgate_connections", "tollgate_memory"];
+            let changes =
+                ["#", "tollgate_http", "tollgate_connections", "tollgate_memory", "process_"];
             !changes.iter().any(|start| line.starts_with(start))
         };
         text.lines().filter(counts).map(str::to_owned).collect()
@@ -66,7 +67,7 @@ async fn each_reader_gets_its_format_on_both_listeners() {
 
 /// The series of services over every kind of store after traffic, one of them with time series:
 /// labels by name.
-async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
+pub(crate) async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let memory = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
     ask_everything(&memory).await;
     let mut pages = vec![memory.page().await];
@@ -81,13 +82,18 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
     let queues = Queues::open([(queue, Some(ProducerSettings::new(9)))]).await.unwrap();
     let rules = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
-    std::fs::write(rules.path(), "domain: shop\n").unwrap();
+    let rule = "rate_limit: { unlimited: true }";
+    let shop = format!(
+        "domain: shop\ndescriptors: [{{ key: a, {rule}, descriptors: [{{ key: b, {rule} }}] }}]\n"
+    );
+    std::fs::write(rules.path(), shop).unwrap();
     let set = |options: &mut Options| {
         options.timeseries = Some(timeseries);
         options.queues = queues;
         options.resp = vec!["127.0.0.1:0".parse().unwrap()];
         options.grpc = vec!["127.0.0.1:0".parse().unwrap()];
         options.envoy.rules = EnvoyRules::Files(rules.path().to_owned());
+        options.envoy.metrics = true;
     };
     let service = Service::start_with(policies(EVERY), AnyStore::from(store), set).await;
     ask_everything(&service).await;
@@ -113,6 +119,12 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
         assert!(begin.elapsed() < Duration::from_secs(60), "nobody looks at the queue");
     };
     pages.push(page);
+    // Nobody listens there.
+    let set = |options: &mut Options| {
+        options.envoy.rules = EnvoyRules::Xds(XdsOptions::new("127.0.0.1:1"));
+    };
+    let store = AnyStore::Memory(MemoryStore::new());
+    pages.push(Service::start_with(policies(EVERY), store, set).await.page().await);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, labels, _) in pages.into_iter().flat_map(|page| page.series) {
         found.entry(name).or_default().extend(labels.into_keys());
@@ -122,7 +134,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
 
 /// The names in a query.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Named {
+pub(crate) struct Named {
     metrics: BTreeSet<String>,
     /// Labels that are compared with a value, with the metric.
     matched: BTreeSet<(String, String)>,
@@ -131,7 +143,7 @@ struct Named {
 }
 
 impl Named {
-    fn read(query: &str) -> Self {
+    pub(crate) fn read(query: &str) -> Self {
         let mut named = Self::default();
         let mut rest = query;
         // The name that braces belong to, and whether parentheses hold labels.
@@ -178,7 +190,7 @@ impl Named {
         named
     }
 
-    fn exists(&self, query: &str, there: &BTreeMap<String, BTreeSet<String>>) {
+    pub(crate) fn exists(&self, query: &str, there: &BTreeMap<String, BTreeSet<String>>) {
         assert!(!self.metrics.is_empty(), "{query} asks for nothing");
         for metric in &self.metrics {
             assert!(there.contains_key(metric), "there is no `{metric}`, as in {query}");
@@ -302,7 +314,9 @@ async fn every_name_in_the_dashboard_and_the_docs_exists() {
 async fn the_table_of_the_docs_is_the_page() {
     let Some(there) = everything().await else { return };
     let mut families: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (name, mut labels) in there {
+    // The names of others are in docs/envoy.md.
+    let ours = |name: &String| name.starts_with("tollgate_") || name.starts_with("process_");
+    for (name, mut labels) in there.into_iter().filter(|(name, _)| ours(name)) {
         let suffixes = ["_bucket", "_sum", "_count"];
         let family = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
         labels.remove("le");
@@ -313,11 +327,11 @@ async fn the_table_of_the_docs_is_the_page() {
     for line in text.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, name, labels, ..] = &cells[..] else { panic!("{line}") };
-        let name = name.trim_matches('`');
-        if name.starts_with("tollgate_") || name.starts_with("process_") {
+        let name = name.trim_matches('`').to_owned();
+        if ours(&name) {
             let labels = labels.split(',').map(|label| label.trim().trim_matches('`'));
             let labels = labels.filter(|label| !label.is_empty()).map(str::to_owned).collect();
-            assert!(table.insert(name.to_owned(), labels).is_none(), "{name} twice");
+            assert!(table.insert(name.clone(), labels).is_none(), "{name} twice");
         }
     }
     assert_eq!(table, families);

@@ -299,7 +299,7 @@ fn a_silent_replica_is_left_out() {
     let place = Place::new();
     let rules = place.path().join("limits.yaml");
     std::fs::write(&rules, example("envoy/limits.yaml")).unwrap();
-    let flags = ["--envoy-config", rules.to_str().unwrap()];
+    let flags = ["--envoy-config", rules.to_str().unwrap(), "--headers", "draft"];
     let Some(replicas) = Replicas::start("", &flags) else { return };
     let pages = Pages::open();
     let text = with_second("envoy/envoy.yaml", &replicas);
