@@ -1,4 +1,4 @@
-//! The dashboard and the alerts, as a real Prometheus evaluates them.
+//! The dashboard and the alerts of the examples, as a real Prometheus evaluates them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -74,7 +74,7 @@ impl Services {
     }
 }
 
-/// A Prometheus that reads services, under the alerts.
+/// A Prometheus that reads services, under the alerts of the examples.
 struct Prometheus {
     program: Program,
     address: SocketAddr,
@@ -87,7 +87,7 @@ impl Prometheus {
             println!("SKIPPED: prometheus is not installed: apt-get install prometheus");
             return None;
         };
-        let alerts = std::fs::read_to_string(folder("../../packages/helm/tollgate/alerts.yaml"));
+        let alerts = std::fs::read_to_string(folder("../../examples/prometheus/alerts.yaml"));
         // Nobody waits for minutes here.
         let soon = |line: &str| match line.trim_start().starts_with("for: ") {
             true => "        for: 1s\n".to_owned(),

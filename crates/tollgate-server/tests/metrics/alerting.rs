@@ -1,4 +1,4 @@
-//! The alerts for Prometheus: they ask for what there is, say what to do, and are tested.
+//! The alerts of the examples: they ask for what there is, say what to do, and are tested.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,6 @@ use serde::Deserialize;
 
 use crate::common::promtool;
 use crate::reading::{Named, everything, file};
-
-/// The chart has them; they are for everybody.
-const FOLDER: &str = "packages/helm/tollgate";
 
 #[derive(Deserialize)]
 struct Rules {
@@ -42,7 +39,7 @@ struct Annotations {
 }
 
 fn read(name: &str) -> String {
-    std::fs::read_to_string(file(&format!("{FOLDER}/{name}"))).unwrap()
+    std::fs::read_to_string(file(&format!("examples/prometheus/{name}"))).unwrap()
 }
 
 fn alerts() -> Vec<Alert> {
@@ -81,11 +78,11 @@ async fn every_alert_asks_for_what_there_is_and_says_what_to_do() {
 /// Prometheus evaluates them in its own tests, where it is installed.
 #[test]
 fn every_alert_fires_in_a_test() {
-    let tests = read("ci/alerts.test.yaml");
+    let tests = read("alerts_test.yaml");
     for Alert { alert, .. } in alerts() {
         assert!(tests.contains(&format!("{{alertname=\"{alert}\"}}")), "no test has {alert} fire");
     }
-    let path = |name: &str| file(&format!("{FOLDER}/{name}")).display().to_string();
+    let path = |name: &str| file(&format!("examples/prometheus/{name}")).display().to_string();
     promtool(&["check", "rules", &path("alerts.yaml")], "");
-    promtool(&["test", "rules", &path("ci/alerts.test.yaml")], "");
+    promtool(&["test", "rules", &path("alerts_test.yaml")], "");
 }

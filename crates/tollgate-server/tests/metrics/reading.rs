@@ -206,10 +206,9 @@ impl Named {
     }
 }
 
-/// Whether there is such a label: of the page, or one that Prometheus adds to every series, on
-/// Kubernetes at least.
+/// Whether there is such a label: of the page, or one that Prometheus adds to every series.
 fn is_label(labels: &BTreeSet<String>, label: &str) -> bool {
-    labels.contains(label) || ["instance", "job", "namespace"].contains(&label)
+    labels.contains(label) || ["instance", "job"].contains(&label)
 }
 
 #[test]

@@ -170,19 +170,22 @@ fn others(tree: &Tree, may_install: bool) -> Others {
     }
 }
 
+/// The folder of the alerts, which the chart has by a link.
+const ALERTS: &str = "examples/prometheus";
+
 /// Prometheus reads the alerts, and each fires for the series of its test.
 fn alerts(tree: &Tree, may_install: bool) -> Result<Shown> {
     let promtool = match programs::unpacked(tree, "prometheus", "usr/bin/promtool", may_install) {
         Ok(promtool) => promtool,
         Err(error) => return Ok(Shown::Skipped(format!("{error:#}"))),
     };
-    let folder = tree.root.join(FOLDER);
+    let folder = tree.root.join(ALERTS);
     let run =
         |words: &[&str]| process::read(Command::new(&promtool).current_dir(&folder).args(words));
     run(&["check", "rules", "alerts.yaml"])?;
-    run(&["test", "rules", "ci/alerts.test.yaml"])?;
+    run(&["test", "rules", "alerts_test.yaml"])?;
     let text = std::fs::read_to_string(folder.join("alerts.yaml"))?;
-    let tests = std::fs::read_to_string(folder.join("ci/alerts.test.yaml"))?;
+    let tests = std::fs::read_to_string(folder.join("alerts_test.yaml"))?;
     let names = text.lines().flat_map(|line| line.trim().strip_prefix("- alert: "));
     let names: Vec<&str> = names.collect();
     match names.iter().find(|name| !tests.contains(&format!("alertname=\"{name}\""))) {
@@ -278,10 +281,32 @@ fn pack(home: &Path, folder: &str, archive: &Path, epoch: u64) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"]);
     tar.args([format!("--mtime=@{epoch}"), "--mode=u=rwX,go=rX".to_owned()]);
-    tar.args(["--exclude=ci", "--create", "--file"]).arg(&plain);
+    // The alerts are a link.
+    tar.args(["--exclude=ci", "--dereference", "--create", "--file"]).arg(&plain);
     process::read(tar.arg("--directory").arg(home).arg(folder))?;
     // Without its time and name.
     process::read(Command::new("gzip").args(["--no-name", "--best", "--force"]).arg(&plain))?;
     std::fs::rename(plain.with_extension("tar.gz"), archive)?;
     sha256(archive).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alerts_are_about_metrics_that_the_page_names() {
+        let root = Tree::find().unwrap().root;
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let (alerts, page) = (read("packages/helm/tollgate/alerts.yaml"), read("docs/metrics.md"));
+        let words = alerts.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let mut seen = 0;
+        for word in words.filter(|word| word.starts_with("tollgate_")) {
+            let metric =
+                ["_count", "_sum", "_bucket"].iter().fold(word, |w, end| w.trim_end_matches(end));
+            assert!(page.contains(&format!("| `{metric}` |")), "docs/metrics.md has no {metric}");
+            seen += 1;
+        }
+        assert!(seen > 20, "{seen}");
+    }
 }
