@@ -60,8 +60,9 @@ pub enum SameDomain {
 /// The rules of one domain.
 #[derive(Clone, Debug, Default)]
 pub struct Domain {
-    pub(crate) meaning: Meaning,
-    pub(crate) on_failure: OnFailure,
+    /// As far as a file gives them.
+    pub(crate) meaning: Option<Meaning>,
+    pub(crate) on_failure: Option<OnFailure>,
     pub(crate) has_metadata: bool,
     pub(crate) level: Level,
 }
@@ -171,13 +172,13 @@ impl Domain {
     /// The meaning of its rules together.
     #[must_use]
     pub fn meaning(&self) -> Meaning {
-        self.meaning
+        self.meaning.unwrap_or_default()
     }
 
     /// The answer when the store cannot answer.
     #[must_use]
     pub fn on_failure(&self) -> OnFailure {
-        self.on_failure
+        self.on_failure.unwrap_or_default()
     }
 
     /// Whether one of its rules has metadata.

@@ -105,16 +105,14 @@ impl Reader<'_> {
             let remedy = "put all rules of a domain into one file, or set `--envoy-merge-domains`";
             self.error(at, what, remedy);
         }
-        let is_first = earlier.is_none();
         let mut domain = earlier.unwrap_or_default();
-        let is_given = |key| is_first || fields.get(key).is_some();
-        if is_given("meaning") {
+        if fields.get("meaning").is_some() {
             let meaning = self.word(&fields, "meaning", &MEANINGS);
-            self.one_of_all(&fields, "meaning", is_first, &mut domain.meaning, meaning);
+            self.one_of_all(&fields, "meaning", &mut domain.meaning, meaning);
         }
-        if is_given("on_failure") {
+        if fields.get("on_failure").is_some() {
             let on_failure = self.on_failure(&fields);
-            self.one_of_all(&fields, "on_failure", is_first, &mut domain.on_failure, on_failure);
+            self.one_of_all(&fields, "on_failure", &mut domain.on_failure, on_failure);
         }
         if let Some(list) = fields.get("descriptors") {
             let mut found = descriptor::Found { rules: config.rules, has_metadata: false };
@@ -123,26 +121,26 @@ impl Reader<'_> {
             config.rules = found.rules;
             domain.has_metadata |= found.has_metadata;
         }
-        if let OnFailure::Local(share) = domain.on_failure {
+        if let Some(OnFailure::Local(share)) = domain.on_failure {
             self.shares(share, fields.get("on_failure").unwrap_or(root), &domain.level);
         }
         config.domains.insert(name.into(), domain);
     }
 
     /// A setting of a whole domain: later files may repeat it, and not change it.
-    fn one_of_all<T: PartialEq>(
+    fn one_of_all<T: Copy + PartialEq>(
         &mut self,
         fields: &Fields<'_>,
         key: &str,
-        is_first: bool,
-        setting: &mut T,
+        setting: &mut Option<T>,
         given: T,
     ) {
-        if is_first {
-            *setting = given;
-        } else if let Some(at) = fields.at(key).filter(|_| *setting != given) {
+        let is_other = setting.is_some_and(|earlier| earlier != given);
+        if let Some(at) = fields.at(key).filter(|_| is_other) {
             let what = format!("`{key}` is not that of an earlier file of this domain");
             self.error(at, what, "give it in one of the files, or the same in each");
+        } else {
+            *setting = Some(given);
         }
     }
 

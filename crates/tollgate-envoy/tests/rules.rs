@@ -311,6 +311,8 @@ fn files_of_one_domain_are_merged_where_that_is_wanted() {
     let files = [("a.yaml", &*other), ("b.yaml", &*one)];
     let told = Config::read(files).unwrap_err()[0].to_string();
     assert!(told.contains("duplicate domain 'shop' in config file"), "{told}");
+    let swapped = Config::read_with(SameDomain::Merged, [files[1], files[0]]).unwrap();
+    assert_eq!(swapped.domain("shop").unwrap().on_failure(), OnFailure::Deny, "in any order");
     let config = Config::read_with(SameDomain::Merged, files).unwrap();
     let domain = config.domain("shop").unwrap();
     assert_eq!(domain.on_failure(), OnFailure::Deny);
@@ -323,10 +325,39 @@ fn files_of_one_domain_are_merged_where_that_is_wanted() {
             format!("{}on_failure: allow\n", rule("new")),
             "`on_failure` is not that of an earlier file",
         ),
-        (format!("{}meaning: tollgate\n", rule("new")), "`meaning` is not that of an earlier file"),
     ] {
         let files = [("a.yaml", &*other), ("b.yaml", &*one), ("c.yaml", &*more)];
         let told = Config::read_with(SameDomain::Merged, files).unwrap_err()[0].to_string();
         assert!(told.contains(says) && told.contains("--> c.yaml:"), "{told}");
     }
+}
+
+/// yaml.v2 keeps the text of a scalar, wherever an alias or a merge takes it.
+#[test]
+fn an_alias_reads_as_its_anchor() {
+    let text = "
+domain: shop
+descriptors:
+  - &d { key: a, value: 0x10, shadow_mode: yes, rate_limit: { unit: day, requests_per_unit: 5 }, metadata: { ratio: 0.5 } }
+  - { <<: *d, key: b }
+  - key: c
+    value: &v 0123
+    rate_limit: { unit: day, requests_per_unit: 5 }
+  - { key: d, value: *v, rate_limit: { unit: day, requests_per_unit: 5 } }
+";
+    let config = Config::read([("rules.yaml", text)]).unwrap_or_else(|all| panic!("{}", all[0]));
+    let found = |key: &str, value: &str| {
+        config.domain("shop").unwrap().find([(key, value)].into_iter()).unwrap().rule().clone()
+    };
+    for key in ["a", "b"] {
+        let rule = found(key, "0x10");
+        assert!(rule.is_shadow() && rule.metadata()["ratio"] == 0.5, "{key}");
+    }
+    for key in ["c", "d"] {
+        assert_eq!(found(key, "0123").requests_per_unit(), 5, "{key}");
+    }
+    let twice = "rate_limit: { <<: { unit: second, unit: day, requests_per_unit: 5 } }";
+    let text = format!("domain: shop\ndescriptors:\n  - key: a\n    {twice}\n");
+    let told = Config::read([("rules.yaml", &*text)]).unwrap_err()[0].to_string();
+    assert!(told.contains("`unit` is given twice"), "{told}");
 }

@@ -40,7 +40,7 @@ fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, Str
         Field::Method => ("method", "it is one word (RFC 9110, section 5.6.2)", method(pattern)),
         Field::ApiKey => {
             let why = "fronts hash API keys, so a part of one matches nothing";
-            let right = matches!(pattern, Pattern::Prefix(_))
+            let right = matches!(pattern, Pattern::Prefix(_) | Pattern::Glob(_))
                 .then(|| "each key whole, or `*` for any".to_owned());
             ("API key", why, right)
         }
@@ -50,8 +50,17 @@ fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, Str
     Some((format!("no {what} is ever like `{written}`"), format!("{why}: write {right}")))
 }
 
+/// The text of a pattern over one, without its last `*`.
+fn text_of(pattern: &Pattern) -> Option<&str> {
+    match pattern {
+        Pattern::Exact(text) | Pattern::Prefix(text) => Some(text),
+        Pattern::Glob(glob) => Some(glob.text().trim_end_matches('*')),
+        _ => None,
+    }
+}
+
 fn method(pattern: &Pattern) -> Option<String> {
-    let (Pattern::Exact(text) | Pattern::Prefix(text)) = pattern else { return None };
+    let text = text_of(pattern)?;
     let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let right = || "it alone, e.g. `GET`, or a list, e.g. `[\"GET\", \"HEAD\"]`".to_owned();
     (!text.bytes().all(is_of_word)).then(right)
@@ -91,7 +100,10 @@ fn path(pattern: &Pattern) -> Option<String> {
 fn no_regular_expression(text: &str, end: &str) -> Option<String> {
     let plain = text.strip_prefix('^').unwrap_or(text);
     let has_name = text.contains('{') && text.contains('}');
-    let is_one = plain.len() < text.len() || text.ends_with('$') || text.contains("(?") || has_name;
+    // A `$` alone is a letter of a path, as in `/fhir/$everything`.
+    let has_sign = [".*", "(?", "[", "\\"].iter().any(|sign| text.contains(sign));
+    let is_ended = end.is_empty() && text.ends_with('$') && has_sign;
+    let is_one = plain.len() < text.len() || is_ended || text.contains("(?") || has_name;
     let is_path = |plain: &str| {
         plain.starts_with('/') && !plain.contains(['(', '[', '{', '|', '?', '+', '\\', '^', '$'])
     };
@@ -124,7 +136,7 @@ fn without_names(text: &str) -> String {
 /// The path setting of `tollgate serve` and the layer under which this pattern matches, and its
 /// value.
 pub(crate) fn setting(pattern: &Pattern) -> Option<&'static str> {
-    let (Pattern::Exact(text) | Pattern::Prefix(text)) = pattern else { return None };
+    let text = text_of(pattern)?;
     match (text.contains("%2F") || text.contains("%5C"), text.contains(';')) {
         (true, true) => Some("--escaped-slashes keep --path-parameters keep"),
         (true, false) => Some("--escaped-slashes keep"),

@@ -240,12 +240,16 @@ impl Condition {
     #[must_use]
     pub fn new(field: Field, mut any_of: Vec<Pattern>) -> Self {
         if field == Field::Path {
-            let without_slash = |pattern: &Pattern| {
-                match pattern {
-                    Pattern::Prefix(text) => text.strip_suffix('/').filter(|text| !text.is_empty()),
-                    _ => None,
+            let without_slash = |pattern: &Pattern| match pattern {
+                Pattern::Prefix(text) => {
+                    let text = text.strip_suffix('/').filter(|text| !text.is_empty());
+                    text.map(|text| Pattern::Exact(text.into()))
                 }
-                .map(|text| Pattern::Exact(text.into()))
+                Pattern::Glob(glob) => {
+                    let text = glob.text().strip_suffix("/*")?;
+                    Pattern::read(&Field::Path, text).ok()
+                }
+                _ => None,
             };
             let also: Vec<Pattern> = any_of.iter().filter_map(without_slash).collect();
             any_of.extend(

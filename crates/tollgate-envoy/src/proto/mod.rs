@@ -101,6 +101,10 @@ pub fn resources(
     response: &discovery::DiscoveryResponse,
 ) -> Result<Vec<rules::RateLimitConfig>, String> {
     use prost::Message as _;
+    if response.type_url != RULES_TYPE {
+        let found = &response.type_url;
+        return Err(format!("the response is of `{found}`, and not of `{RULES_TYPE}`"));
+    }
     let decoded = response.resources.iter().enumerate().map(|(place, resource)| {
         if resource.type_url != RULES_TYPE {
             let found = &resource.type_url;

@@ -22,10 +22,9 @@ impl<'t> Reader<'t> {
         self.problems.push(Problem::warning(Some(at), what, remedy));
     }
 
-    /// A value as it is written; empty for an alias.
+    /// A value as it is written.
     pub(super) fn written(&self, at: Span) -> &'t str {
-        let written = self.text.get(at.start..at.end).unwrap_or_default().trim();
-        if written.starts_with('*') { "" } else { written }
+        self.text.get(at.start..at.end).unwrap_or_default().trim()
     }
 
     /// Whether what is written without quotes is a number, a yes or no, or nothing.
@@ -37,7 +36,7 @@ impl<'t> Reader<'t> {
 
     /// The text of a field. A number is a text too, as it is written; nothing is an empty one.
     pub(super) fn text_of(&mut self, key: &str, node: &Node) -> String {
-        let written = self.written(node.at);
+        let written = self.written(node.written);
         match &node.value {
             Value::Text(text) => text.clone(),
             Value::Whole(number) if i64::try_from(*number).is_err() => self.in_quotes(key, node),
@@ -60,7 +59,7 @@ impl<'t> Reader<'t> {
     /// A yes or no. YAML 1.1 has more words for them than 1.2.
     pub(super) fn is_so(&mut self, key: &str, node: Option<&Node>) -> bool {
         let Some(node) = node else { return false };
-        let written = self.written(node.at);
+        let written = self.written(node.written);
         match &node.value {
             Value::Bool(is_so) => *is_so,
             Value::Text(text) if text == written => match &*text.to_ascii_lowercase() {
@@ -103,7 +102,7 @@ impl<'t> Reader<'t> {
                 pairs.iter().map(|(key, value)| (key.text.clone(), self.json(value))).collect(),
             ),
             Value::Other(NOTHING) => Json::Null,
-            _ => match self.written(node.at).parse::<f64>() {
+            _ => match self.written(node.written).parse::<f64>() {
                 Ok(number) if number.is_finite() => Json::from(number),
                 _ => {
                     let what = format!("error parsing metadata: here is {}", node.kind());

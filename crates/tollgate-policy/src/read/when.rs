@@ -41,6 +41,11 @@ pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition
     }
     for (key, value) in pairs {
         if key.text == NOT {
+            if conditions.iter().any(|condition| condition.negated) {
+                let remedy = "give it once, with a list of tables";
+                reader.error(key.at, "`not` is given twice", remedy);
+                sound = false;
+            }
             match negated(reader, value) {
                 Some(more) => conditions.extend(more),
                 None => sound = false,

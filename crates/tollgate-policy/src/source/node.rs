@@ -10,6 +10,8 @@ use crate::problem::Span;
 pub struct Node {
     /// Where it is.
     pub at: Span,
+    /// Where its text is: for an alias of YAML, at its anchor.
+    pub written: Span,
     /// The value.
     pub value: Value,
 }
@@ -54,7 +56,7 @@ impl Node {
     /// A value at a position.
     #[must_use]
     pub fn new(at: Span, value: Value) -> Self {
-        Self { at, value }
+        Self { at, written: at, value }
     }
 
     /// The type as a phrase, for messages.

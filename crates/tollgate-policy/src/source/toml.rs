@@ -40,10 +40,8 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
     if guesswork {
         return None;
     }
-    Some(Node {
-        at: Span::from(table.span()).within(text),
-        value: read_table(table.get_ref(), text),
-    })
+    let at = Span::from(table.span()).within(text);
+    Some(Node { at, written: at, value: read_table(table.get_ref(), text) })
 }
 
 /// The rest of the parser's message, or general advice.
@@ -77,5 +75,5 @@ fn read_node(value: &Spanned<DeValue<'_>>, text: &str) -> Node {
         DeValue::Array(list) => Value::List(list.iter().map(|v| read_node(v, text)).collect()),
         DeValue::Table(table) => read_table(table, text),
     };
-    Node { at, value }
+    Node { at, written: at, value }
 }

@@ -1,6 +1,7 @@
 //! YAML as a tree: aliases are followed and keys merged within bounds, foreign tags are rejected.
 
 use core::fmt;
+use std::collections::HashSet;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
@@ -150,11 +151,15 @@ struct Tree<'t> {
 impl Tree<'_> {
     fn node(&mut self, raw: Spanned<Raw>) -> Node {
         let at = span(&raw.referenced, self.text);
+        let written = span(&raw.defined, self.text);
         let value = match raw.value {
             Raw::Text(string) => Value::Text(string),
             Raw::Whole(number) => Value::Whole(number),
             Raw::Bool(yes) => Value::Bool(yes),
-            Raw::Other(kind) => Value::Other(number_kind(kind, self.text.get(at.start..at.end))),
+            Raw::Other(kind) => {
+                let text = self.text.get(written.start..written.end);
+                Value::Other(number_kind(kind, text))
+            }
             Raw::List(list) => Value::List(list.into_iter().map(|each| self.node(each)).collect()),
             Raw::Table(pairs) => {
                 let pairs: Vec<_> = pairs
@@ -165,7 +170,7 @@ impl Tree<'_> {
                 Value::Table(if has_merged { self.merged(pairs) } else { pairs })
             }
         };
-        Node { at, value }
+        Node { at, written, value }
     }
 
     fn key(&self, key: Spanned<Raw>) -> Key {
@@ -185,22 +190,26 @@ impl Tree<'_> {
     /// The keys of a table with those of the tables that `<<` names. Its own keys go before them,
     /// and an earlier table of a list before the later ones (<https://yaml.org/type/merge.html>).
     fn merged(&mut self, pairs: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
-        let own: Vec<_> = pairs.iter().map(|(key, _)| key.text.clone()).collect();
+        let own: HashSet<String> = pairs.iter().map(|(key, _)| key.text.clone()).collect();
+        let mut before: HashSet<String> = HashSet::new();
+        let mut added: HashSet<String> = HashSet::new();
         let mut merged: Vec<(Key, Node)> = Vec::with_capacity(pairs.len());
-        for (place, (key, value)) in pairs.into_iter().enumerate() {
+        for (key, value) in pairs {
+            let is_second = !before.insert(key.text.clone());
             if key.text != MERGE {
                 merged.push((key, value));
                 continue;
             }
-            let (before, after) = own.split_at(place);
+            if is_second {
+                let remedy = "give it once, with a list of tables";
+                self.problems.push(Problem::error(Some(key.at), "`<<` is given twice", remedy));
+            }
             for (name, value) in self.named_by(&key, value) {
                 if before.contains(&name.text) {
                     let what = format!("`{MERGE}` has `{}` too, and comes after it", name.text);
                     let remedy = format!("put `{MERGE}` first: else some readers take its value");
                     self.problems.push(Problem::error(Some(key.at), what, remedy));
-                } else if !after.contains(&name.text)
-                    && !merged.iter().any(|(other, _)| other.text == name.text)
-                {
+                } else if !own.contains(&name.text) && added.insert(name.text.clone()) {
                     merged.push((name, value));
                 }
             }
@@ -217,7 +226,16 @@ impl Tree<'_> {
         let mut pairs = Vec::new();
         for table in tables {
             match table.value {
-                Value::Table(more) => pairs.extend(more),
+                Value::Table(more) => {
+                    let mut seen = HashSet::new();
+                    for (name, _) in &more {
+                        if !seen.insert(&name.text) {
+                            let what = format!("`{}` is given twice", name.text);
+                            self.problems.push(Problem::error(Some(name.at), what, "give it once"));
+                        }
+                    }
+                    pairs.extend(more);
+                }
                 _ => {
                     let what = format!("`{MERGE}` names {}", table.kind());
                     let remedy = "name a table, or a list of tables, e.g. `<<: *defaults`";
