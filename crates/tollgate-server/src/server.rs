@@ -65,6 +65,13 @@ impl Server {
                  serve it with --tls-cert, --tls-key and --tls-client-ca, or on 127.0.0.1"
             );
         }
+        if let Some(address) = settings::open_admin(&options) {
+            tracing::warn!(
+                target: "tollgate",
+                "the token of administrators goes to {address} unencrypted: name `admin` in \
+                 --tls-for, or listen on 127.0.0.1"
+            );
+        }
         let (ending, ended) = watch::channel(false);
         let assembly = Assembly::new(gate, &options, ended.clone())?;
         let (fronts, grpc) = assembly.fronts(&options, ended).await?;

@@ -64,6 +64,14 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
     }
 }
 
+/// The address of administrators, if their token goes over a network in clear text although there
+/// is a certificate.
+pub(crate) fn open_admin(options: &Options) -> Option<&Address> {
+    let tls = options.tls.as_ref()?;
+    let address = options.admin.as_ref()?;
+    (!address.is_local() && !tls.serves(TlsProtocol::Admin)).then_some(address)
+}
+
 /// The address of gRPC, if there is one, at which everybody may ask who reaches it, without a
 /// credential and in clear text.
 pub(crate) fn open_grpc(options: &Options) -> Option<&Address> {

@@ -2,8 +2,8 @@
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use tollgate_envoy::proto::core::HeaderValue as Header;
-use tollgate_envoy::proto::service::RateLimitResponse;
 use tollgate_envoy::proto::service::rate_limit_response::Code;
+use tollgate_envoy::proto::service::{RateLimitRequest, RateLimitResponse};
 use tollgate_policy::Answer;
 use tollgate_tower::answer::{
     Answers, HeaderTemplate, MAX_LISTED, Profile, RATE_LIMIT_POLICY, Wire,
@@ -12,6 +12,7 @@ use tollgate_tower::answer::{
 use super::answer::Judged;
 use super::decide::Asked;
 use super::plan::{How, Planned};
+use super::question::entries;
 use super::rules::Live;
 
 /// The templates of what was asked under rules, by the places of its descriptors. A descriptor that
@@ -23,12 +24,23 @@ pub(super) struct Templates<'t> {
 }
 
 impl<'t> Templates<'t> {
-    pub(super) fn new(domain: &str, live: &'t Live, planned: &'t [Planned<'t>]) -> Self {
-        let made = planned.iter().map(|planned| match planned {
-            Planned { rule: None, how: How::Count(_, limits), .. } => {
-                HeaderTemplate::new(domain, limits).ok()
+    pub(super) fn new(
+        request: &RateLimitRequest,
+        live: &'t Live,
+        planned: &'t [Planned<'t>],
+    ) -> Self {
+        let domain = &request.domain;
+        let made = planned.iter().zip(&request.descriptors).map(|(planned, descriptor)| {
+            let Planned { rule: None, how: How::Count(_, limits), .. } = planned else {
+                return None;
+            };
+            // Two of one request need different names. A long one is left out.
+            let mut name = domain.clone();
+            for (key, value) in entries(descriptor) {
+                name.extend([".", key, "_", value]);
             }
-            _ => None,
+            let made = HeaderTemplate::new(&name, limits);
+            made.or_else(|_| HeaderTemplate::new(domain, limits)).ok()
         });
         Self { live, planned, made: made.collect() }
     }
@@ -63,6 +75,10 @@ pub(super) fn tell(
     answer: &Answer<'_>,
 ) {
     let Some(decision) = answer.decision() else { return };
+    let own = limits.bound.iter().find_map(|template| template.own_profile());
+    if own.unwrap_or(profile) == Profile::None {
+        return;
+    }
     let answers = Answers::new(profile);
     let mut headers = HeaderMap::new();
     let is_denial = response.overall_code == i32::from(Code::OverLimit);
@@ -78,7 +94,7 @@ pub(super) fn tell(
         }
         None => answers.mark(&mut headers, &limits.bound, decision),
     }
-    list(&mut headers, &limits.others);
+    list(&mut headers, limits);
     let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| Header {
         key: name.as_str().to_owned(),
         value: value.to_str().unwrap_or_default().to_owned(),
@@ -87,18 +103,25 @@ pub(super) fn tell(
     response.response_headers_to_add = headers.iter().map(header).collect();
 }
 
-/// Lists the limits of the other descriptors in `RateLimit-Policy`, each once, up to as many as one
-/// header lists.
-fn list(headers: &mut HeaderMap, others: &[&HeaderTemplate]) {
-    let Some(first) = headers.get_mut(RATE_LIMIT_POLICY) else { return };
-    let mut all: Vec<&str> =
-        first.to_str().map_or_else(|_| Vec::new(), |all| all.split(", ").collect());
-    for policy in others.iter().flat_map(|template| template.policy().split(", ")) {
-        if !all.contains(&policy) && all.len() < MAX_LISTED {
-            all.push(policy);
+/// Lists the limits of all descriptors in `RateLimit-Policy`, each once, up to as many as one header
+/// lists.
+fn list(headers: &mut HeaderMap, limits: &Limits<'_>) {
+    let Some(value) = headers.get_mut(RATE_LIMIT_POLICY) else { return };
+    let entries = |templates: &'_ [&'_ HeaderTemplate]| {
+        templates.iter().map(|template| template.entries().count()).sum::<usize>()
+    };
+    // So many that only the one that binds is there.
+    if entries(&limits.bound) > MAX_LISTED {
+        return;
+    }
+    let mut all: Vec<&str> = Vec::with_capacity(MAX_LISTED);
+    let templates = limits.bound.iter().chain(&limits.others);
+    for entry in templates.flat_map(|template| template.entries()) {
+        if !all.contains(&entry) && all.len() < MAX_LISTED {
+            all.push(entry);
         }
     }
-    if let Ok(value) = HeaderValue::try_from(all.join(", ")) {
-        *first = value;
+    if let Ok(all) = HeaderValue::try_from(all.join(", ")) {
+        *value = all;
     }
 }

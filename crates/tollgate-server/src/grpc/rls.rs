@@ -258,7 +258,7 @@ impl Rls {
                 });
                 let told = answer::told_about(&judged).filter(|_| profile != Profile::None);
                 let told = told.and_then(|place| asked.get(judged.get(place)?.asked?));
-                let templates = told.map(|_| Templates::new(&request.domain, &live, &planned));
+                let templates = told.map(|_| Templates::new(request, &live, &planned));
                 let limits = templates.as_ref().zip(told);
                 let limits = limits.map(|(templates, told)| templates.of(told, &judged));
                 let mut response = answer::response(judged);

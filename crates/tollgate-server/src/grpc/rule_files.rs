@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::envoy_files::EnvoyFiles;
 
 /// How often the files are read to see whether they have changed.
-const POLL: Duration = Duration::from_secs(2);
+pub(super) const POLL: Duration = Duration::from_secs(2);
 
 /// How long files must stay as they are before they are taken: editors write in several steps.
 const REST: Duration = Duration::from_millis(100);
@@ -18,24 +18,21 @@ pub(super) async fn read_apart(path: &Path) -> Result<EnvoyFiles, String> {
     read.unwrap_or_else(|_| Err("the reading has ended without an answer".to_owned()))
 }
 
-/// The next files, or what is wrong with them, that are not these.
+/// The files, or what is wrong with them, once they rest; `None` where they are these.
 pub(super) async fn other_than(
     path: &Path,
     last: &Result<EnvoyFiles, String>,
-) -> Result<EnvoyFiles, String> {
+) -> Option<Result<EnvoyFiles, String>> {
+    let mut found = read_apart(path).await;
+    if *last == found {
+        return None;
+    }
     loop {
-        tokio::time::sleep(POLL).await;
-        let mut found = read_apart(path).await;
-        if *last == found {
-            continue;
+        tokio::time::sleep(REST).await;
+        let again = read_apart(path).await;
+        if again == found {
+            return Some(found);
         }
-        loop {
-            tokio::time::sleep(REST).await;
-            let again = read_apart(path).await;
-            if again == found {
-                return found;
-            }
-            found = again;
-        }
+        found = again;
     }
 }

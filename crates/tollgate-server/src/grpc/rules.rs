@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tollgate_envoy::proto::rules::RateLimitConfig;
 use tollgate_envoy::{Config, Counting, Rule, SameDomain};
 use tollgate_tower::answer::HeaderTemplate;
@@ -22,6 +22,9 @@ pub(super) struct Rules {
     source: Source,
     same_domain: SameDomain,
     live: ArcSwap<Live>,
+    /// The files that were tried last. It is locked while they are read and taken, so that older ones
+    /// never come after newer ones.
+    last: Mutex<Result<EnvoyFiles, String>>,
     /// Whether there are any yet: those of a control plane come later.
     are_known: watch::Sender<bool>,
     metrics: Metrics,
@@ -152,7 +155,12 @@ impl Rules {
             Source::None | Source::Xds(_) => Live::default(),
         };
         let (are_known, _) = watch::channel(!matches!(source, Source::Xds(_)));
-        Ok(Self { source, same_domain, live: ArcSwap::from_pointee(live), are_known, metrics })
+        let last = Mutex::new(Ok(match &live.found {
+            Found::Files(files) => files.clone(),
+            Found::Resources(_) => EnvoyFiles::default(),
+        }));
+        let live = ArcSwap::from_pointee(live);
+        Ok(Self { source, same_domain, live, last, are_known, metrics })
     }
 
     pub(super) fn live(&self) -> Guard<Arc<Live>> {
@@ -176,17 +184,15 @@ impl Rules {
     pub(super) async fn follow(self: Arc<Self>) {
         match &self.source {
             Source::None => {}
-            Source::Files(path) => {
-                let mut last = Ok(match &self.live().found {
-                    Found::Files(files) => files.clone(),
-                    Found::Resources(_) => EnvoyFiles::default(),
-                });
-                loop {
-                    last = rule_files::other_than(path, &last).await;
+            Source::Files(path) => loop {
+                tokio::time::sleep(rule_files::POLL).await;
+                let mut last = self.last.lock().await;
+                if let Some(found) = rule_files::other_than(path, &last).await {
                     // It was logged.
-                    let _ = self.take_apart(last.clone().map(Found::Files)).await;
+                    let _ = self.take_apart(found.clone().map(Found::Files)).await;
+                    *last = found;
                 }
-            }
+            },
             Source::Xds(xds) => {
                 let take = |resources| self.take_apart(Ok(Found::Resources(resources)));
                 xds.follow(take).await;
@@ -197,8 +203,11 @@ impl Rules {
     /// Reads files again. A control plane sends changes by itself.
     pub(super) async fn reread(self: Arc<Self>) {
         if let Source::Files(path) = &self.source {
+            let mut last = self.last.lock().await;
+            let found = rule_files::read_apart(path).await;
             // It was logged.
-            let _ = self.take_apart(rule_files::read_apart(path).await.map(Found::Files)).await;
+            let _ = self.take_apart(found.clone().map(Found::Files)).await;
+            *last = found;
         }
     }
 

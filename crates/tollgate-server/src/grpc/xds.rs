@@ -133,7 +133,13 @@ impl Xds {
         let requests = stream::poll_fn(move |cx| asked.poll_recv(cx));
         let mut responses: Streaming<DiscoveryResponse> =
             client.stream_aggregated_resources(requests).await?.into_inner();
-        while let Some(response) = responses.message().await? {
+        let mut newer = None;
+        loop {
+            let next = match newer.take() {
+                Some(response) => Some(response),
+                None => responses.message().await?,
+            };
+            let Some(response) = next else { break };
             if !progress.has_answered {
                 let address = self.address();
                 tracing::info!(target: "tollgate", "the control plane {address} sends rules");
@@ -156,7 +162,18 @@ impl Xds {
                     let times = progress.refused.min(5);
                     progress.refused += 1;
                     if times > 0 {
-                        tokio::time::sleep(REFUSED_PAUSE * 2_u32.pow(times - 1)).await;
+                        let pause = tokio::time::sleep(REFUSED_PAUSE * 2_u32.pow(times - 1));
+                        // What is corrected meanwhile needs no refusal before it.
+                        tokio::select! {
+                            () = pause => {}
+                            response = responses.message() => match response? {
+                                None => break,
+                                response => {
+                                    newer = response;
+                                    continue;
+                                }
+                            },
+                        }
                     }
                     let message = why.chars().take(MAX_REASON_CHARS).collect();
                     Some(Refusal { code: Code::InvalidArgument.into(), message })

@@ -30,9 +30,14 @@ pub(super) fn rules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> f
         })?;
     }
     let reloads = metrics.envoy_reloads();
-    // The service has not started without rules.
+    // Without rules of files the service has not started.
+    let first = u64::from(metrics.control_plane().is_none());
     let loads = [
-        ("success", "Loads of rules, the first one with them.", reloads.get(Reloaded::Taken) + 1),
+        (
+            "success",
+            "Loads of rules, the first one with them.",
+            reloads.get(Reloaded::Taken) + first,
+        ),
         ("error", "Loads of broken rules.", reloads.get(Reloaded::Broken)),
     ];
     for (what, help, count) in loads {

@@ -115,7 +115,7 @@ async fn a_certificate_that_cannot_be_used_is_told() {
         (Tls::new(&empty, &one.key), "empty.pem is not a certificate in PEM"),
         (Tls::new(&one.key, &one.key), "one.key is not a certificate in PEM"),
         (Tls::new(&one.certificate, &empty), "empty.pem is not a private key in PEM"),
-        (Tls::new(folder.path().join("none"), &one.key), "none is not a certificate in PEM"),
+        (Tls::new(folder.path().join("none"), &one.key), "none cannot be read"),
     ] {
         let gate = gate_of(FILE, AnyStore::Memory(MemoryStore::new()));
         let mut options = Options::new(vec![here()]);

@@ -127,7 +127,14 @@ impl HeaderTemplate {
     /// The same, with these headers where one of its limits binds, whatever the front has.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
-        self.items.iter_mut().for_each(|item| item.profile = Some(profile));
+        for item in &mut self.items {
+            item.profile = Some(profile);
+            // One that no client hears of is not in a list with others either.
+            item.is_listed &= profile != Profile::None;
+        }
+        if profile == Profile::None {
+            self.policy = HeaderValue::from_static("");
+        }
         self
     }
 
@@ -136,6 +143,18 @@ impl HeaderTemplate {
     pub(super) fn only(&self) -> Option<&Item> {
         let [item] = &self.items[..] else { return None };
         Some(item)
+    }
+
+    /// The entries of `RateLimit-Policy`, each for one limit.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        let listed = self.items.iter().filter(|item| item.is_listed);
+        listed.map(|item| item.policy.to_str().unwrap_or_default())
+    }
+
+    /// The headers that it has for itself.
+    #[must_use]
+    pub fn own_profile(&self) -> Option<Profile> {
+        self.items.first().and_then(|item| item.profile)
     }
 
     /// The value of `RateLimit-Policy` for this template alone.
@@ -278,7 +297,7 @@ fn policy_of_all(templates: &[&HeaderTemplate], bound: &Item) -> Option<HeaderVa
     }
     let length: usize = items(templates).map(|item| item.policy.len() + 2).sum();
     let mut out = Vec::with_capacity(length.saturating_sub(2));
-    for template in templates {
+    for template in templates.iter().filter(|template| !template.policy.is_empty()) {
         if !out.is_empty() {
             out.extend_from_slice(b", ");
         }

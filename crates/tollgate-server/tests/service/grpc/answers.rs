@@ -245,6 +245,34 @@ async fn telling() -> crate::Service {
     service_with(RULES, |options| options.headers = Some(Profile::Draft)).await
 }
 
+/// Names may have what separates a list, and two limits that a request brings have two names.
+#[tokio::test]
+async fn the_limits_of_an_answer_are_listed_each_by_its_name() {
+    let text = "
+domain: shop
+descriptors:
+  - key: a
+    rate_limit: { unit: day, requests_per_unit: 5, name: 'acme, inc' }
+  - key: b
+    rate_limit: { unit: day, requests_per_unit: 9, name: 'acme, ltd' }
+";
+    let service = service_with(text, |options| options.headers = Some(Profile::Draft)).await;
+    let mut asked = request("shop", &["a=1", "b=1", "c=1", "d=1"]);
+    for (descriptor, requests_per_unit) in asked.descriptors[2..].iter_mut().zip([3, 4]) {
+        let unit = Unit::Hour.into();
+        descriptor.limit = Some(RateLimitOverride { requests_per_unit, unit });
+    }
+    let answer = service.wire().await.ask(&asked).await.unwrap();
+    let told = headers(&answer);
+    let listed = [
+        r#""shop.c_1";q=3;w=3600"#,
+        r#""acme, inc";q=5;w=86400"#,
+        r#""acme, ltd";q=9;w=86400"#,
+        r#""shop.d_1";q=4;w=3600"#,
+    ];
+    assert_eq!(told[1].1, listed.join(", "));
+}
+
 /// A dry run changes nothing, and a quota counts where it denies.
 #[tokio::test]
 async fn limits_that_do_not_deny_are_not_told() {

@@ -81,11 +81,21 @@ impl ControlPlane {
 
     /// Sends resources of any type.
     pub(super) fn send_any(&self, version: &str, all: impl Iterator<Item = (String, Vec<u8>)>) {
+        self.send_of(RULES_TYPE, version, all);
+    }
+
+    /// Sends a response of this type.
+    pub(super) fn send_of(
+        &self,
+        of: &str,
+        version: &str,
+        all: impl Iterator<Item = (String, Vec<u8>)>,
+    ) {
         let any = |(type_url, value)| prost_types::Any { type_url, value };
         self.responses.send_replace(Some(DiscoveryResponse {
             version_info: version.to_owned(),
             resources: all.map(any).collect(),
-            type_url: RULES_TYPE.to_owned(),
+            type_url: of.to_owned(),
             nonce: format!("of {version}"),
         }));
     }

@@ -131,6 +131,28 @@ async fn changed_rules_are_taken_and_broken_ones_are_not() {
     assert_eq!(wire.summary("shop", &["0 user=1"]).await, "OK: OK 0", "nobody knows it");
 }
 
+/// A signal reads the rules, and what comes after it is seen all the same.
+#[tokio::test]
+async fn rules_that_go_back_after_a_signal_are_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = rules(folder.path(), RULES);
+    let service = Service::with(|options| {
+        options.grpc = vec![here()];
+        options.envoy.rules = EnvoyRules::Files(path);
+    })
+    .await;
+    let wire = service.wire().await;
+    rules(folder.path(), &RULES.replace("requests_per_unit: 3", "requests_per_unit: 30"));
+    service.server.reread_rules().await;
+    assert_eq!(wire.summary("shop", &["0 user=1"]).await, "OK: OK 30");
+    rules(folder.path(), RULES);
+    let began = Instant::now();
+    while wire.summary("shop", &["0 user=1"]).await != "OK: OK 3" {
+        assert!(began.elapsed() < Duration::from_secs(60), "the old rules are not in force");
+        tokio::time::sleep(Duration::from_millis(50)).await; // tidy: sleep-ok a look each
+    }
+}
+
 #[tokio::test]
 async fn clients_come_with_tls_and_over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();

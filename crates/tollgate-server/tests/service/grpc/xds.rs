@@ -109,6 +109,13 @@ async fn changed_rules_keep_counts_and_broken_ones_keep_the_last() {
     plane.send_any("5", [noise].into_iter());
     let (version, _, why) = plane.answered().await;
     assert!(version == "2" && why.contains("resources[0] cannot be read"), "{why}");
+    // A response of another type has nothing to say about rules.
+    plane.send_of("type.googleapis.com/other", "6", std::iter::empty());
+    let (version, _, why) = plane.answered().await;
+    assert!(
+        version == "2" && why.contains("the response is of `type.googleapis.com/other`"),
+        "{why}"
+    );
     assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 26");
     // A version may go back, and an empty list removes all rules.
     plane.send("1", &[rules("shop", 40)]);
