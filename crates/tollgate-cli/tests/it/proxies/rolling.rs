@@ -20,14 +20,14 @@ use crate::redis;
 use crate::serving::{Client, LONG, Serving};
 
 /// A second's units, and as many at once, for all clients together.
-pub(super) const RATE: u64 = 300;
+pub(super) const RATE: u64 = 40;
 
 const POLICIES: &str = r#"
 version = 1
 [[policies]]
 name = "pages"
 on_failure = "deny"
-limits = [{ subject = "host", limit = "300/s burst 300 via gcra" }]
+limits = [{ subject = "host", limit = "40/s burst 40 via gcra" }]
 "#;
 
 const CLIENTS: usize = 4;
