@@ -103,8 +103,8 @@ pub(super) fn tell(
     response.response_headers_to_add = headers.iter().map(header).collect();
 }
 
-/// Lists the limits of all descriptors in `RateLimit-Policy`, each once, up to as many as one header
-/// lists.
+/// Lists the limits of all descriptors in `RateLimit-Policy`, each once, up to as many as one
+/// header lists.
 fn list(headers: &mut HeaderMap, limits: &Limits<'_>) {
     let Some(value) = headers.get_mut(RATE_LIMIT_POLICY) else { return };
     let entries = |templates: &'_ [&'_ HeaderTemplate]| {

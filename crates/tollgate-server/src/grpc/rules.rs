@@ -22,8 +22,8 @@ pub(super) struct Rules {
     source: Source,
     same_domain: SameDomain,
     live: ArcSwap<Live>,
-    /// The files that were tried last. It is locked while they are read and taken, so that older ones
-    /// never come after newer ones.
+    /// The files that were tried last. It is locked while they are read and taken, so that older
+    /// ones never come after newer ones.
     last: Mutex<Result<EnvoyFiles, String>>,
     /// Whether there are any yet: those of a control plane come later.
     are_known: watch::Sender<bool>,
