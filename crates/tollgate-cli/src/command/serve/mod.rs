@@ -43,6 +43,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// 1,024 reduces the 99th percentile of latency by a third, at no measurable cost.
 const EVENTS: usize = 16;
 
+/// How long files that are being read at the end may still take.
+const READERS_END: Duration = Duration::from_secs(1);
+
 /// The exit code after a second signal.
 const AT_ONCE: u8 = 130;
 
@@ -65,7 +68,7 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
         let own = (0..threads(args.threads)).map(|_| serving_thread());
         options.grpc_runtimes = own.collect::<Result<_>>()?;
     }
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         let (traces, exporter) = args.otlp.as_deref().map(traces::start).transpose()?.unzip();
         options.metrics = Metrics::with(denials, traces);
         options.webhook = webhook::webhook(args.webhook.as_deref(), &options)?;
@@ -84,7 +87,10 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
             None => {}
         }
         code
-    })
+    });
+    // A file that is still being read, such as one of ten thousands of rules, keeps nobody waiting.
+    runtime.shutdown_timeout(READERS_END);
+    code
 }
 
 /// The runtime of one thread.

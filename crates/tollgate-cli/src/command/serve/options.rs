@@ -77,6 +77,19 @@ pub(super) fn options(args: &Serve) -> Result<Options> {
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
     if let Some(tls) = &mut options.tls {
         tls.client_authorities.clone_from(&args.tls_client_ca);
+        let is_heard = |protocol: &TlsFor| match protocol {
+            TlsFor::Http | TlsFor::Admin => true,
+            #[cfg(feature = "resp")]
+            TlsFor::Resp => !args.resp.is_empty(),
+            #[cfg(not(feature = "resp"))]
+            TlsFor::Resp => false,
+            TlsFor::Grpc => !args.grpc.is_empty(),
+        };
+        if !args.tls_for.is_empty() && !args.tls_for.iter().any(is_heard) {
+            bail!(
+                "`--tls-for` names no protocol that is served: give its address, or leave it out"
+            );
+        }
         tls.protocols.retain(|protocol| {
             let asked = match protocol {
                 TlsProtocol::Resp => TlsFor::Resp,

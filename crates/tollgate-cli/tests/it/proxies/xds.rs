@@ -238,4 +238,7 @@ fn an_address_that_is_no_control_plane_starts_no_service() {
     let both = ["serve", "--envoy-xds", "host:1", "--envoy-config", "rules.yaml"];
     let (code, _, err) = place.run(&both);
     assert!(code == 2 && err.contains("cannot be used with"), "{err}");
+    let tls = ["serve", "--tls-cert", "a.pem", "--tls-key", "a.key", "--tls-for", "grpc"];
+    let (code, _, err) = place.run(&tls);
+    assert!(code == 2 && err.contains("`--tls-for` names no protocol that is served"), "{err}");
 }
