@@ -50,32 +50,28 @@ fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, Str
     Some((format!("no {what} is ever like `{written}`"), format!("{why}: write {right}")))
 }
 
-/// The text of a pattern over one, without its last `*`.
-fn text_of(pattern: &Pattern) -> Option<&str> {
-    match pattern {
-        Pattern::Exact(text) | Pattern::Prefix(text) => Some(text),
-        Pattern::Glob(glob) => Some(glob.text().trim_end_matches('*')),
-        _ => None,
-    }
+/// The text of a pattern that begins with one, and its last `*` or nothing.
+fn parts(pattern: &Pattern) -> Option<(&str, &str)> {
+    Some(match pattern {
+        Pattern::Exact(text) => (text, ""),
+        Pattern::Prefix(text) => (text, "*"),
+        Pattern::Glob(glob) => match glob.text().strip_suffix('*') {
+            Some(text) => (text, "*"),
+            None => (glob.text(), ""),
+        },
+        _ => return None,
+    })
 }
 
 fn method(pattern: &Pattern) -> Option<String> {
-    let text = text_of(pattern)?;
+    let (text, _) = parts(pattern)?;
     let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let right = || "it alone, e.g. `GET`, or a list, e.g. `[\"GET\", \"HEAD\"]`".to_owned();
     (!text.bytes().all(is_of_word)).then(right)
 }
 
 fn path(pattern: &Pattern) -> Option<String> {
-    let (text, end) = match pattern {
-        Pattern::Exact(text) => (&**text, ""),
-        Pattern::Prefix(text) => (&**text, "*"),
-        Pattern::Glob(glob) => match glob.text().strip_suffix('*') {
-            Some(text) => (text, "*"),
-            None => (glob.text(), ""),
-        },
-        _ => return None,
-    };
+    let (text, end) = parts(pattern)?;
     if let Some(right) = no_regular_expression(text, end) {
         return Some(right);
     }
@@ -136,7 +132,7 @@ fn without_names(text: &str) -> String {
 /// The path setting of `tollgate serve` and the layer under which this pattern matches, and its
 /// value.
 pub(crate) fn setting(pattern: &Pattern) -> Option<&'static str> {
-    let text = text_of(pattern)?;
+    let (text, _) = parts(pattern)?;
     match (text.contains("%2F") || text.contains("%5C"), text.contains(';')) {
         (true, true) => Some("--escaped-slashes keep --path-parameters keep"),
         (true, false) => Some("--escaped-slashes keep"),
@@ -227,15 +223,9 @@ fn push(out: &mut String, byte: u8) {
 }
 
 fn host(pattern: &Pattern) -> Option<String> {
-    let (before, text, after) = match pattern {
-        Pattern::Exact(text) => ("", &**text, ""),
-        Pattern::Prefix(text) => ("", &**text, "*"),
-        Pattern::Below(text) => ("*", &**text, ""),
-        Pattern::Glob(glob) => match glob.text().strip_suffix('*') {
-            Some(text) => ("", text, "*"),
-            None => ("", glob.text(), ""),
-        },
-        _ => return None,
+    let (before, (text, after)) = match pattern {
+        Pattern::Below(text) => ("*", (&**text, "")),
+        _ => ("", parts(pattern)?),
     };
     if !text.is_ascii() {
         return Some("its name in ASCII, each part of which begins with `xn--`".to_owned());

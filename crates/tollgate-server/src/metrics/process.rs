@@ -57,7 +57,7 @@ fn resident_bytes(status: &str) -> Option<f64> {
     Some(kibibytes * 1_024.0)
 }
 
-/// The soft limit, which holds; infinite where there is none.
+/// The soft limit, the one in force; infinite for `unlimited`.
 fn max_fds(limits: &str) -> Option<f64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_ascii_whitespace().next()? {

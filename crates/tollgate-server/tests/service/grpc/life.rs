@@ -1,5 +1,6 @@
 //! Health, reflection, reloads, TLS, stores that fail, and the end.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tokio::net::UnixStream;
@@ -102,15 +103,20 @@ fn tokio_stream_of<T: Send + 'static>(
     tonic::codegen::tokio_stream::once(message)
 }
 
+/// A service under the rules of `path`.
+async fn under(path: PathBuf) -> Service {
+    Service::with(|options| {
+        options.grpc = vec![here()];
+        options.envoy.rules = EnvoyRules::Files(path);
+    })
+    .await
+}
+
 #[tokio::test]
 async fn changed_rules_are_taken_and_broken_ones_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = rules(folder.path(), RULES);
-    let service = Service::with(|options| {
-        options.grpc = vec![here()];
-        options.envoy.rules = EnvoyRules::Files(path);
-    })
-    .await;
+    let service = under(path).await;
     let wire = service.wire().await;
     assert_eq!(wire.summary("shop", &["user=1"]).await, "OK: OK 2");
     // By itself, and the count stays.
@@ -136,11 +142,7 @@ async fn changed_rules_are_taken_and_broken_ones_are_not() {
 async fn rules_that_go_back_after_a_signal_are_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let path = rules(folder.path(), RULES);
-    let service = Service::with(|options| {
-        options.grpc = vec![here()];
-        options.envoy.rules = EnvoyRules::Files(path);
-    })
-    .await;
+    let service = under(path).await;
     let wire = service.wire().await;
     rules(folder.path(), &RULES.replace("requests_per_unit: 3", "requests_per_unit: 30"));
     service.server.reread_rules().await;
