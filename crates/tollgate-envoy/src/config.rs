@@ -63,7 +63,6 @@ pub struct Domain {
     /// As far as a file gives them.
     pub(crate) meaning: Option<Meaning>,
     pub(crate) on_failure: Option<OnFailure>,
-    pub(crate) has_metadata: bool,
     pub(crate) level: Level,
 }
 
@@ -179,12 +178,6 @@ impl Domain {
     #[must_use]
     pub fn on_failure(&self) -> OnFailure {
         self.on_failure.unwrap_or_default()
-    }
-
-    /// Whether one of its rules has metadata.
-    #[must_use]
-    pub fn has_metadata(&self) -> bool {
-        self.has_metadata
     }
 }
 

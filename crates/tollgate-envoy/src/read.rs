@@ -115,11 +115,8 @@ impl Reader<'_> {
             self.one_of_all(&fields, "on_failure", &mut domain.on_failure, on_failure);
         }
         if let Some(list) = fields.get("descriptors") {
-            let mut found = descriptor::Found { rules: config.rules, has_metadata: false };
             let way = descriptor::Way::new(&name);
-            self.descriptors(list, &way, &mut domain.level, &mut found);
-            config.rules = found.rules;
-            domain.has_metadata |= found.has_metadata;
+            self.descriptors(list, &way, &mut domain.level, &mut config.rules);
         }
         if let Some(OnFailure::Local(share)) = domain.on_failure {
             self.shares(share, fields.get("on_failure").unwrap_or(root), &domain.level);

@@ -15,7 +15,7 @@ pub struct EnvoyFiles {
     /// Their names and their texts.
     pub texts: Vec<(String, String)>,
     /// The other files of the folder. Hidden ones are in neither.
-    pub passed_over: Vec<String>,
+    passed_over: Vec<String>,
 }
 
 impl EnvoyFiles {
@@ -60,6 +60,13 @@ impl EnvoyFiles {
             files.texts.push((path.display().to_string(), text));
         }
         Ok(files)
+    }
+
+    /// A warning for each file that was passed over.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.passed_over.iter().map(|path| {
+            format!("{path} is not read: rules are in files named `.yaml`, `.yml` or without a `.`")
+        })
     }
 }
 

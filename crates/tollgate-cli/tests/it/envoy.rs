@@ -120,6 +120,25 @@ fn what_is_wrong_with_the_rules_is_said_with_its_place() {
     assert!(code == 2 && err.contains("the port is missing"), "{err}");
 }
 
+/// The service starts, and says what of the files has no effect.
+#[test]
+fn what_has_no_effect_is_warned_of() {
+    let place = Place::new();
+    let rules = place.path().join("rules");
+    std::fs::create_dir(&rules).unwrap();
+    let text = "domain: shop\ndescriptors:\n  - { key: a, limit: 5/d, metadata: { team: b } }\n";
+    std::fs::write(rules.join("shop"), text).unwrap();
+    std::fs::write(rules.join("README.md"), "domain: other\n").unwrap();
+    let rules = rules.to_str().unwrap();
+    let warned = |more: &[&str]| {
+        let log = Serving::start(&place, &[&["--envoy-config", rules], more].concat()).end();
+        assert!(log.contains("README.md is not read: rules are in files named `.yaml`"), "{log}");
+        log.contains("shop.a: its `metadata` is not sent to Envoy: set `--envoy-metadata`")
+    };
+    assert!(warned(&[]));
+    assert!(!warned(&["--envoy-metadata"]));
+}
+
 /// The output is a policy file, and settings without an equal are reported apart.
 #[test]
 fn rules_of_others_are_imported() {

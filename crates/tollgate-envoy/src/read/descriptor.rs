@@ -9,12 +9,6 @@ use crate::config::{Counting, Level, Node, Rule, Wild};
 use crate::pattern::Pattern;
 use crate::unit::Unit;
 
-/// The findings of a file so far.
-pub(super) struct Found {
-    pub(super) rules: usize,
-    pub(super) has_metadata: bool,
-}
-
 /// The descriptors down to one.
 #[derive(Clone)]
 pub(super) struct Way {
@@ -52,7 +46,7 @@ impl Reader<'_> {
         list: &Tree,
         parent: &Way,
         level: &mut Level,
-        found: &mut Found,
+        rules: &mut usize,
     ) {
         let Value::List(list) = &list.value else {
             return self.wrong("descriptors", list, "a list, whose parts begin with `- `");
@@ -65,7 +59,7 @@ impl Reader<'_> {
                 );
                 self.error(each.at, what, "write a descriptor, e.g. `- key: user`");
             } else if let Some(fields) = self.fields(each, "a descriptor", DESCRIPTOR) {
-                self.descriptor(each.at, &fields, parent, level, found);
+                self.descriptor(each.at, &fields, parent, level, rules);
             }
         }
     }
@@ -76,7 +70,7 @@ impl Reader<'_> {
         fields: &Fields<'_>,
         parent: &Way,
         level: &mut Level,
-        found: &mut Found,
+        rules: &mut usize,
     ) {
         let before = self.problems.len();
         let mut text = |name| fields.get(name).map_or(String::new(), |n| self.text_of(name, n));
@@ -90,7 +84,7 @@ impl Reader<'_> {
         }
         let joined = if value.is_empty() { key.clone() } else { format!("{key}_{value}") };
         let way = parent.to(&joined, self.is_so("value_to_metric", fields.get("value_to_metric")));
-        let mut node = Node { rule: self.rule(fields, &way, found), ..Node::default() };
+        let mut node = Node { rule: self.rule(fields, &way, rules), ..Node::default() };
         let is_wild = key.contains('*') || value.contains('*');
         if self.is_so("share_threshold", fields.get("share_threshold")) {
             if !is_wild {
@@ -104,7 +98,7 @@ impl Reader<'_> {
             node.shared = Some(value.as_str().into());
         }
         if let Some(list) = fields.get("descriptors") {
-            self.descriptors(list, &way, &mut node.level, found);
+            self.descriptors(list, &way, &mut node.level, rules);
         }
         if !level.insert(key, value, is_wild, node) {
             let at = fields.at("key").unwrap_or(at);
@@ -113,7 +107,7 @@ impl Reader<'_> {
         }
     }
 
-    fn rule(&mut self, fields: &Fields<'_>, way: &Way, found: &mut Found) -> Option<Rule> {
+    fn rule(&mut self, fields: &Fields<'_>, way: &Way, rules: &mut usize) -> Option<Rule> {
         let is_detailed = self.is_so("detailed_metric", fields.get("detailed_metric"));
         let has_values = is_detailed || way.valued.contains(&true);
         let valued = way.valued.iter().map(|is_valued| is_detailed || *is_valued);
@@ -139,7 +133,6 @@ impl Reader<'_> {
             Some((node, _)) => return self.wrong("metadata", node, "a mapping"),
             None => serde_json::Map::new(),
         };
-        found.has_metadata |= !metadata.is_empty();
         if let (true, Some((node, _))) = (rate.unlimited, &limits) {
             self.error(node.at, "`limit` beside `unlimited`", "leave one of them out");
             return None;
@@ -155,8 +148,8 @@ impl Reader<'_> {
             (None, Counting::Limits(limits)) => reported(limits),
             (None, _) => (0, None),
         };
-        let number = found.rules;
-        found.rules += 1;
+        let number = *rules;
+        *rules += 1;
         Some(Rule {
             number,
             steps: way.steps.as_slice().into(),

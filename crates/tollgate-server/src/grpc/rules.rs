@@ -19,8 +19,8 @@ use crate::start_error::StartError;
 /// The rules in force.
 #[derive(Debug)]
 pub(super) struct Rules {
+    options: EnvoyOptions,
     source: Source,
-    same_domain: SameDomain,
     live: ArcSwap<Live>,
     /// The files that were tried last. It is locked while they are read and taken, so that older
     /// ones never come after newer ones.
@@ -66,14 +66,15 @@ pub(super) struct Live {
 }
 
 impl Live {
-    fn new(found: Found, same_domain: SameDomain, metrics: &Metrics) -> Result<Self, String> {
+    fn new(found: Found, options: &EnvoyOptions, metrics: &Metrics) -> Result<Self, String> {
+        let same_domain = match options.merges_domains {
+            true => SameDomain::Merged,
+            false => SameDomain::Refused,
+        };
         let config = match &found {
             Found::Files(files) => {
-                for path in &files.passed_over {
-                    tracing::warn!(
-                        target: "tollgate",
-                        "{path} is not read: rules are in files named `.yaml`, `.yml` or without a `.`"
-                    );
+                for warning in files.warnings() {
+                    tracing::warn!(target: "tollgate", "{warning}");
                 }
                 let texts = files.texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
                 Config::read_with(same_domain, texts)
@@ -89,6 +90,14 @@ impl Live {
         }
         let mut rules: Vec<_> = config.rules().map(|(_, rule)| rule).collect();
         rules.sort_unstable_by_key(|rule| rule.number());
+        let with_metadata = rules.iter().find(|rule| !rule.metadata().is_empty());
+        if let Some(rule) = with_metadata.filter(|_| !options.metadata) {
+            tracing::warn!(
+                target: "tollgate",
+                "{}: its `metadata` is not sent to Envoy: set `--envoy-metadata`",
+                rule.path()
+            );
+        }
         // As metrics name it: clients that track by name must not mix two rules.
         let name = |rule: &&Rule| match rule.name() {
             "" => rule.path(),
@@ -134,10 +143,6 @@ impl Rules {
     /// # Errors
     /// Files that cannot be read, or are broken.
     pub(super) fn load(options: &EnvoyOptions, metrics: Metrics) -> Result<Self, StartError> {
-        let same_domain = match options.merges_domains {
-            true => SameDomain::Merged,
-            false => SameDomain::Refused,
-        };
         let source = match &options.rules {
             EnvoyRules::None => Source::None,
             EnvoyRules::Files(path) => Source::Files(path.clone()),
@@ -149,7 +154,7 @@ impl Rules {
         let live = match &source {
             Source::Files(path) => {
                 let found = EnvoyFiles::read(path).map(Found::Files);
-                let live = found.and_then(|found| Live::new(found, same_domain, &metrics));
+                let live = found.and_then(|found| Live::new(found, options, &metrics));
                 live.map_err(StartError::Options)?
             }
             Source::None | Source::Xds(_) => Live::default(),
@@ -160,7 +165,7 @@ impl Rules {
             Found::Resources(_) => EnvoyFiles::default(),
         }));
         let live = ArcSwap::from_pointee(live);
-        Ok(Self { source, same_domain, live, last, are_known, metrics })
+        Ok(Self { options: options.clone(), source, live, last, are_known, metrics })
     }
 
     pub(super) fn live(&self) -> Guard<Arc<Live>> {
@@ -228,7 +233,7 @@ impl Rules {
             reloads.add(Reloaded::Unchanged);
             return Ok(());
         }
-        match found.and_then(|found| Live::new(found, self.same_domain, &self.metrics)) {
+        match found.and_then(|found| Live::new(found, &self.options, &self.metrics)) {
             Ok(live) => {
                 let (number, before) = (live.templates.len(), self.live().templates.len());
                 self.live.store(Arc::new(live));

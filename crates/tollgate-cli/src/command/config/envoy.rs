@@ -61,10 +61,8 @@ pub(super) fn check(
     let mut files = Vec::new();
     for path in paths {
         let found = EnvoyFiles::read(path).map_err(|why| anyhow!(why))?;
-        for other in found.passed_over {
-            note(&format!(
-                "{other} is not read: rules are in files named `.yaml`, `.yml` or without a `.`"
-            ));
+        for warning in found.warnings() {
+            note(&warning);
         }
         files.extend(found.texts);
     }

@@ -366,7 +366,7 @@ descriptors:
     let request_alone = told(&request("nobody", &["user=1"])).await;
     assert!(request_alone.contains(r#""domain": (StringValue("nobody"))"#), "{request_alone}");
     assert!(!request_alone.contains("metadata"), "{request_alone}");
-    // Without the option there is none.
+    // Off by default.
     let plain = super::service().await;
     let answer = plain.wire().await.ask(&request("shop", &["user=1"])).await.unwrap();
     assert_eq!(answer.dynamic_metadata, None);

@@ -223,7 +223,7 @@ fn at_free_ports(text: &str, instances: &[&str]) -> Result<(String, BTreeMap<u64
     Ok((here, ports))
 }
 
-/// The status of an answer; 000 where there is none.
+/// The status of an answer; 000 without an answer.
 fn status(url: &str) -> Result<String> {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--max-time", "5", "--output", "/dev/null"]);
