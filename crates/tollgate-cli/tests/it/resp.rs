@@ -189,9 +189,10 @@ fn transactions_of_client_libraries_run() {
     }
 }
 
-/// A certificate for `localhost`, and the arguments of a service that has it.
+/// A certificate for this address, and the arguments of a service that has it. The name `localhost`
+/// has a second address, whose port may be another program's.
 fn certificate(place: &Place) -> (String, Vec<String>) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let [certificate, key] = ["one.pem", "one.key"].map(|name| place.path().join(name));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
@@ -212,7 +213,7 @@ fn clients_count_together_over_tls_with_a_user() {
     command.env("TOLLGATE_RESP_USERS", format!("web:ask:{PASSWORD}"));
     let serving = Serving::start_command(command);
     let port = serving.line_after("redis      ").rsplit_once(':').unwrap().1.to_owned();
-    let url = format!("rediss://web:{PASSWORD}@localhost:{port}");
+    let url = format!("rediss://web:{PASSWORD}@127.0.0.1:{port}");
     let clients = [
         python_with(&python, &programs("throttle.py")),
         node_with(&node, "redis", &programs("throttle.mjs")),
@@ -230,7 +231,7 @@ fn clients_count_together_over_tls_with_a_user() {
     let left = (0..3).rev().map(|left| format!("admitted: {left} of 3 remain\n"));
     assert_eq!(said, left.take(said.len()).collect::<Vec<_>>());
     let user = ["--user", "web", "--pass", PASSWORD, "--no-auth-warning"];
-    let tls = ["-h", "localhost", "--tls", "--cacert", &certificate];
+    let tls = ["-h", "127.0.0.1", "--tls", "--cacert", &certificate];
     let look = ["CL.THROTTLE", "user:42", "2", "2", "3600", "0"];
     let port = port.parse().unwrap();
     let Some(out) = cli(port, &[&tls[..], &user, &look].concat(), "") else { return };

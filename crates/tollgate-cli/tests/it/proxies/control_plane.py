@@ -71,7 +71,7 @@ def main(protos, certificates=None):
             (folder / name).read_bytes() for name in ("tls.key", "tls.crt", "ca.crt")
         ]
         secured = grpc.ssl_server_credentials([(key, chain)], authority, True)
-        print(server.add_secure_port("localhost:0", secured), flush=True)
+        print(server.add_secure_port("127.0.0.1:0", secured), flush=True)
     else:
         print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()

@@ -168,7 +168,8 @@ fn envoy_is_limited_by_rules_that_a_control_plane_changes_under_load() {
     assert!(log.contains("is away, and the last rules stay"), "{log}");
 }
 
-/// A certificate for `localhost` and its authority, in this folder, as Envoy Gateway mounts them.
+/// A certificate for this address and its authority, in this folder, as Envoy Gateway mounts them.
+/// The name `localhost` has a second address, whose port may be another program's.
 fn certificates(folder: &Path) {
     let authority = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -179,7 +180,7 @@ fn certificates(folder: &Path) {
     write("ca.crt", params.self_signed(&authority).unwrap().pem());
     let issuer = Issuer::new(params, authority);
     let key = KeyPair::generate().unwrap();
-    let own = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
     write("tls.crt", own.signed_by(&key, &issuer).unwrap().pem());
     write("tls.key", key.serialize_pem());
 }
@@ -198,7 +199,7 @@ fn the_page_on_envoy_gateway_is_what_happens() {
             let arg =
                 arg.replace("0.0.0.0:8081", "127.0.0.1:0").replace("0.0.0.0:8080", "127.0.0.1:0");
             let arg = arg.replace("0.0.0.0:19001", "127.0.0.1:0");
-            let arg = arg.replace("envoy-gateway:18001", &format!("localhost:{port}"));
+            let arg = arg.replace("envoy-gateway:18001", &format!("127.0.0.1:{port}"));
             format!("--{}", arg.replace("/certs/", &format!("{folder}/")))
         })
         .collect();
