@@ -29,7 +29,7 @@ pub enum Error {
         /// The path as given.
         path: PathBuf,
     },
-    /// The data is compressed with a format other than gzip, or twice with gzip.
+    /// The data has a format that is not read, or is packed twice.
     #[error("{}: is {format}; unpack it on the way in: {command} {0} | tollgate replay -",
             .path.display())]
     Compressed {
@@ -38,29 +38,47 @@ pub enum Error {
         /// The format that the first bytes indicate.
         format: &'static str,
         /// The command that unpacks it to standard output.
-        command: &'static str,
+        command: String,
     },
-    /// The gzip data ends early: the download was incomplete, or the log is still being written.
-    #[error("{}: the gzip data ends too early, after {unpacked_bytes} bytes of log; fetch the file \
-             again, or replay what is there: gzip -dc {0} 2>/dev/null | tollgate replay -",
+    /// The packed data ends early: the download was incomplete, or the log is still being written.
+    #[error("{}: the {program} data ends too early, after {unpacked_bytes} bytes of log; fetch the \
+             file again, or replay what is there: {program} -dc {0} 2>/dev/null | tollgate replay -",
             .path.display())]
-    GzipTruncated {
+    Truncated {
         /// The path as given (`-` for standard input).
         path: PathBuf,
+        /// The program that packs so.
+        program: &'static str,
         /// How many bytes could be unpacked before the data ended.
         unpacked_bytes: u64,
     },
-    /// The data begins like gzip, but is damaged later.
-    #[error("{}: damaged gzip data after {unpacked_bytes} bytes of log ({source}); \
-             fetch the file again; gzip -t {0} checks it", .path.display())]
-    GzipDamaged {
+    /// The data is damaged after its beginning.
+    #[error("{}: damaged {program} data after {unpacked_bytes} bytes of log ({source}); \
+             fetch the file again; {program} -t {0} checks it", .path.display())]
+    Damaged {
         /// The path as given (`-` for standard input).
         path: PathBuf,
+        /// The program that packs so.
+        program: &'static str,
         /// How many bytes could be unpacked before the damage.
         unpacked_bytes: u64,
         /// The error of the decoder.
         source: io::Error,
     },
+    /// One file is named twice, so that each of its requests would count twice.
+    #[error("{} and {} are one file: leave one out", .other.display(), .path.display())]
+    Twice {
+        /// The second path as given.
+        path: PathBuf,
+        /// The first one.
+        other: PathBuf,
+    },
+    /// Standard input is one of several logs.
+    #[error("standard input cannot be one of several logs: pipe all of them, or none")]
+    InputAmongSeveral,
+    /// No log is named.
+    #[error("no log is named: name one, or give - to read standard input")]
+    NoLog,
     /// Any other failure to read the log.
     #[error("{}: cannot read: {source}", .path.display())]
     Read {

@@ -193,7 +193,7 @@ impl Clients {
     }
 
     /// The numbers of all clients.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = ClientId> + use<> {
+    pub fn ids(&self) -> impl Iterator<Item = ClientId> + use<> {
         (0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).map(ClientId)
     }
 

@@ -4,11 +4,13 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use crate::describe::Descriptions;
 use crate::error::Error;
 use crate::event::{ClientId, Clients, Event};
 use crate::order::{Ordered, Sorter, Sorting};
-use crate::parse::{By, Parsed, Parser, Reason};
-use crate::source::{Line, Lines};
+use crate::parse::{By, Hints, Parsed, Parser, Reason};
+use crate::repeats::{Repeat, Repeats};
+use crate::source::Lines;
 use crate::text;
 
 /// How many of the unparsed lines are shown.
@@ -45,6 +47,10 @@ pub struct Reading {
     pub sorting: Sorting,
     /// The field of the costs; without one each event has a cost of 1.
     pub cost: Option<By>,
+    /// The format of the log, and the names of its fields, as far as they are known.
+    pub hints: Hints,
+    /// Whether the requests of clients are described.
+    pub describes: bool,
     /// The most clients that are looked at. Beyond that the traffic is that of a sample of them:
     /// see [`Clients::one_in`]. Without a bound all clients are taken.
     pub max_clients: Option<NonZeroUsize>,
@@ -72,10 +78,12 @@ pub struct Traffic {
     pub clients: Clients,
     /// The events in order.
     pub ordered: Ordered,
+    /// The most frequent values of the clients' requests, if they are described.
+    pub descriptions: Option<Descriptions>,
 }
 
-/// Statistics of a log. `lines` = `events` + `unparsed`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Statistics of a log. `lines` = `events` + `unparsed` + `headers`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Summary {
     /// All lines.
@@ -89,8 +97,22 @@ pub struct Summary {
     pub without_cost: u64,
     /// Events with an earlier timestamp than the event before them in the file.
     pub out_of_order: u64,
+    /// Lines that belong to the format and are no events, such as the names of columns.
+    pub headers: u64,
     /// Lines that are not events.
     pub unparsed: u64,
+    /// Those of them whose client is no address, while clients are counted by their addresses.
+    pub not_addresses: u64,
+    /// The first values of these, at most [`SHOWN_UNPARSED`], and the field that has them.
+    pub first_not_addresses: Vec<String>,
+    /// The name of that field.
+    pub not_address_field: String,
+    /// Events whose time has no zone, and is taken as UTC.
+    pub without_zone: u64,
+    /// Events whose client is an address that a proxy passed on.
+    pub forwarded: u64,
+    /// The pairs of files with the same lines.
+    pub repeats: Vec<Repeat>,
     /// The first of these, at most [`SHOWN_UNPARSED`].
     pub first_unparsed: Vec<Unparsed>,
     /// The earliest and the latest timestamp of the log, in microseconds since the Unix epoch.
@@ -136,6 +158,20 @@ impl Reading {
         self
     }
 
+    /// Sets the facts about the log.
+    #[must_use]
+    pub fn with_hints(mut self, hints: Hints) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    /// Describes the requests of clients.
+    #[must_use]
+    pub fn with_descriptions(mut self) -> Self {
+        self.describes = true;
+        self
+    }
+
     /// Sets the most clients that are looked at.
     #[must_use]
     pub fn with_max_clients(mut self, max: NonZeroUsize) -> Self {
@@ -162,7 +198,7 @@ impl Reading {
         lines: Lines,
         progress: impl FnMut(Progress),
     ) -> Result<Traffic, Error> {
-        let parser = Parser::new(self.by.clone());
+        let parser = Parser::new(self.by.clone()).with_hints(self.hints.clone());
         let parser = match &self.cost {
             Some(cost) => parser.with_cost(cost.clone()),
             None => parser,
@@ -172,13 +208,14 @@ impl Reading {
             None => clients.intern(&event.key).map(Some),
             Some(max) => clients.intern_sampled(&event.key, max),
         };
-        read_with(&parser, self.sorting.clone(), lines, id_of, progress)
+        let descriptions = self.describes.then(|| Descriptions::new(&self.hints));
+        read_with((parser, descriptions), self.sorting.clone(), lines, id_of, progress)
     }
 }
 
 /// Reads an open log; `id_of` gives each event its client, or leaves it out.
 pub(crate) fn read_with(
-    parser: &Parser,
+    (mut parser, mut descriptions): (Parser, Option<Descriptions>),
     sorting: Sorting,
     mut lines: Lines,
     mut id_of: impl FnMut(&mut Clients, &Parsed<'_>) -> Result<Option<ClientId>, Error>,
@@ -186,53 +223,80 @@ pub(crate) fn read_with(
 ) -> Result<Traffic, Error> {
     let mut clients = Clients::new();
     let mut sorter = Sorter::new(sorting);
-    let mut first_unparsed = Vec::new();
-    let (mut line_number, mut unparsed, mut without_cost) = (0, 0, 0);
+    let mut summary = Summary::default();
+    let mut repeats = Repeats::default();
+    let has_several = lines.paths().len() > 1;
     let mut next_progress = PROGRESS_BYTES;
+    let mut file = 0;
     while let Some(line) = lines.next_line()? {
-        line_number += 1;
-        let (text, parsed) = match line {
-            Line::Whole(text) => (text, parser.parse(text)),
-            Line::TooLong(text) => (text, Err(Reason::TooLong)),
-        };
-        match parsed {
-            Ok(event) => {
-                without_cost += u64::from(event.cost.is_none());
+        summary.lines += 1;
+        if line.file != file {
+            file = line.file;
+            parser.begin_file();
+            descriptions.iter_mut().for_each(Descriptions::begin_file);
+        }
+        if has_several {
+            repeats.see(file, line.text);
+        }
+        match if line.is_whole { parser.parse(line.text) } else { Err(Reason::TooLong) } {
+            Ok(None) => {
+                summary.headers += 1;
+                descriptions.iter_mut().for_each(|all| all.pass(line.text));
+            }
+            Ok(Some(event)) => {
+                summary.count(&event);
                 if let Some(client) = id_of(&mut clients, &event)? {
-                    let line = u32::try_from(line_number).unwrap_or(u32::MAX);
-                    let new = Event::new(event.at_us, client).on_line(line);
+                    let number = u32::try_from(summary.lines).unwrap_or(u32::MAX);
+                    let new = Event::new(event.at_us, client).on_line(number);
+                    descriptions.iter_mut().for_each(|all| all.see(client, line.text));
                     sorter.push(new.with_cost(event.cost.unwrap_or(1)))?;
                 }
             }
-            Err(reason) => {
-                unparsed += 1;
-                if first_unparsed.len() < SHOWN_UNPARSED {
-                    let text = text::printable(text, SHOWN_CHARS);
-                    first_unparsed.push(Unparsed { line: line_number, reason, text });
-                }
-            }
+            Err(reason) => summary.refuse(reason, line.text),
         }
         if lines.unpacked_bytes() >= next_progress {
             next_progress = lines.unpacked_bytes() + PROGRESS_BYTES;
-            progress(Progress::new(&lines, line_number));
+            progress(Progress::new(&lines, summary.lines));
         }
     }
-    progress(Progress::new(&lines, line_number));
+    progress(Progress::new(&lines, summary.lines));
     let stats = sorter.stats();
     let summary = Summary {
-        lines: line_number,
         bytes: lines.unpacked_bytes(),
-        events: line_number - unparsed,
-        without_cost,
         out_of_order: stats.out_of_order,
-        unparsed,
-        first_unparsed,
         first_last_us: stats.first_last_us,
         clients: clients.len(),
         whole_seconds: stats.whole_seconds,
+        repeats: repeats.found(lines.paths()),
+        ..summary
     };
     drop(lines);
-    Ok(Traffic { summary, clients, ordered: sorter.finish()? })
+    Ok(Traffic { summary, clients, ordered: sorter.finish()?, descriptions })
+}
+
+impl Summary {
+    fn count(&mut self, event: &Parsed<'_>) {
+        self.events += 1;
+        self.without_cost += u64::from(event.cost.is_none());
+        self.without_zone += u64::from(!event.has_zone);
+        self.forwarded += u64::from(event.is_forwarded);
+    }
+
+    fn refuse(&mut self, reason: Reason, text: &[u8]) {
+        self.unparsed += 1;
+        if let Reason::NotAddress { field, value } = &reason {
+            self.not_addresses += 1;
+            let known = &mut self.first_not_addresses;
+            if known.len() < SHOWN_UNPARSED && !known.contains(value) {
+                known.push(value.clone());
+                self.not_address_field.clone_from(field);
+            }
+        }
+        if self.first_unparsed.len() < SHOWN_UNPARSED {
+            let text = text::printable(text, SHOWN_CHARS);
+            self.first_unparsed.push(Unparsed { line: self.lines, reason, text });
+        }
+    }
 }
 
 impl Progress {

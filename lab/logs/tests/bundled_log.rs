@@ -93,8 +93,7 @@ fn other_fields_and_a_plain_copy_read_as_well() {
     let mut lines = Lines::open(&path()).unwrap();
     let mut plain = Vec::new();
     while let Some(line) = lines.next_line().unwrap() {
-        let tollgate_logs::source::Line::Whole(line) = line else { panic!("no line is that long") };
-        plain.extend_from_slice(line);
+        plain.extend_from_slice(line.text);
         plain.push(b'\n');
     }
     let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use super::strategy::strategies;
 
 #[derive(Debug, Args)]
 pub(crate) struct Advise {
-    /// An access log, plain or gzip; several are read as one; `-` is standard input
+    /// An access log, plain or packed; several are read as one; `-` is standard input
     #[arg(value_name = "LOG", required = true)]
     pub(crate) logs: Vec<PathBuf>,
 

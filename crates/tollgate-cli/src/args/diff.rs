@@ -16,7 +16,7 @@ pub(crate) struct Diff {
     #[arg(value_name = "NEW", allow_hyphen_values = true)]
     pub(crate) new: String,
 
-    /// An access log, plain or gzip; several are read as one; `-` is standard input
+    /// An access log, plain or packed; several are read as one; `-` is standard input
     #[arg(long = "log", value_name = "LOG", required = true)]
     pub(crate) logs: Vec<PathBuf>,
 

@@ -234,9 +234,10 @@ Secrets come from the environment, so that no process list shows them:
     Advise(Box<Advise>),
     /// Show what a limit would have done to real traffic
     ///
-    /// Reads Apache and nginx common and combined logs and JSON lines, plain or gzip. A line is an
-    /// event when its client, its time and the `--by` field can be read, whatever follows. The
-    /// replay sorts events by time first; each has a cost of 1 without `--cost`.
+    /// Reads the logs of web servers, proxies and load balancers, plain or packed: `tollgate help
+    /// logs` has the formats. A line is an event when its client, its time and the `--by` field can
+    /// be read, whatever follows. The replay sorts events by time first; each has a cost of 1
+    /// without `--cost`.
     #[command(after_help = "Example: tollgate replay access.log.gz --limit 5/10s --strategy all")]
     #[command(after_long_help = "Examples:
   tollgate replay access.log.gz --limit 5/10s --strategy all --by ip

@@ -4,8 +4,14 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use tollgate_logs::Format;
 
 use super::strategy::strategies_or_all;
+
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(Format::ALL.map(Format::name))
+}
 
 /// How a log is read.
 #[derive(Debug, Args)]
@@ -14,6 +20,19 @@ pub(crate) struct LogArgs {
     /// together as `ip,path`; `all` for one count of all requests
     #[arg(long, value_name = "FIELD", default_value = "ip")]
     pub(crate) by: String,
+
+    /// The format of all lines [default: found line by line]
+    #[arg(long, value_name = "NAME", value_parser = formats())]
+    pub(crate) format: Option<String>,
+
+    /// The field with the time [default: the first of those that `tollgate help logs` lists]
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) time_field: Option<String>,
+
+    /// The field with the client's address, or with a list as in `X-Forwarded-For` [default: the
+    /// first of those that `tollgate help logs` lists]
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) client_field: Option<String>,
 
     /// The field with the cost of each request; one without a whole number there costs 1. It is of
     /// the unit that the limits name, such as `100000/m of tokens`, else requests
@@ -41,7 +60,7 @@ pub(crate) struct FieldArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// An access log, plain or gzip; several are read as one; `-` is standard input
+    /// An access log, plain or packed; several are read as one; `-` is standard input
     #[arg(value_name = "LOG", required = true)]
     pub(crate) logs: Vec<PathBuf>,
 

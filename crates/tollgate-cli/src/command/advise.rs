@@ -9,8 +9,9 @@ use indicatif::ProgressBar;
 use tollgate::{LimitSet, Period};
 use tollgate_experiments::report::{advice_curve, advice_html, outliers};
 use tollgate_logs::advise::{
-    Advice, AdvisedLimit, ClientRow, Options, Progress, Step, Target, WindowAdvice,
+    Advice, AdvisedLimit, BusyClient, ClientRow, Options, Progress, Step, Target, WindowAdvice,
 };
+use tollgate_logs::text::printable;
 use tollgate_logs::{Error, Reading, Traffic};
 
 use super::log::{LogOptions, headline, share};
@@ -19,6 +20,9 @@ use crate::file::{beside, persist};
 use crate::input;
 use crate::show::{self, Output, wrapped};
 use crate::stop::Stop;
+
+/// The most characters of an agent or a path: a line has 80.
+const SHOWN_VALUE: usize = 65;
 
 pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
     let log = LogOptions::new(&args.log)?;
@@ -29,6 +33,7 @@ pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
     }
     let start = Instant::now();
     let reading = Reading::by(log.by.clone()).with_cost(log.cost.clone());
+    let reading = reading.with_hints(log.hints.clone()).with_descriptions();
     let reading = reading.with_max_clients(args.max_clients);
     let traffic = log.read(&args.logs, |lines, update| reading.read_lines(lines, update))?;
     let reading = start.elapsed();
@@ -145,6 +150,10 @@ fn text(advice: &Advice) -> String {
         show::count(advice.half_of_load, "client"),
         share(advice.half_of_load, advice.clients)
     ));
+    text.push_str("\nThe busiest clients\n");
+    for client in &advice.busiest {
+        text.push_str(&busy_client(client));
+    }
     text.push_str(&format!(
         "\nThe demand of clients in their busiest window\n\n{}\n",
         busy(advice)
@@ -179,6 +188,29 @@ fn text(advice: &Advice) -> String {
     text.push_str("\nFacts that are not in the log\n");
     for line in &advice.cannot_know {
         text.push_str(&format!("  - {}\n", wrapped(line, 4)));
+    }
+    text
+}
+
+/// A busy client: its statuses, and its agents and paths, each with the number of its requests.
+fn busy_client(client: &BusyClient) -> String {
+    let name = printable(client.client.as_bytes(), 60);
+    let mut text = format!("  {name}: {}", show::count(client.requests, "request"));
+    if client.units != client.requests {
+        text.push_str(&format!(" of {} units", client.units));
+    }
+    let Some(it) = &client.description else { return text + "\n" };
+    if it.looked_at < client.requests {
+        text.push_str(&format!(", {} of them looked at", it.looked_at));
+    }
+    let statuses = it.statuses.iter().map(|(status, count)| format!("{status} ({count})"));
+    let statuses: Vec<String> = statuses.collect();
+    if !statuses.is_empty() {
+        text.push_str(&format!("; status {}", statuses.join(", ")));
+    }
+    text.push('\n');
+    for (value, count) in it.agents.iter().chain(&it.paths) {
+        text.push_str(&format!("{count:>10}  {}\n", printable(value.as_bytes(), SHOWN_VALUE)));
     }
     text
 }

@@ -43,6 +43,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "languages": "asking from Go, Java and any other language",
     "leases": "fewer questions to the store: leases, the deny cache",
     "llm": "budgets for calls to models: tokens, requests, money",
+    "logs": "the logs that advise, replay and diff read",
     "memory": "the memory store",
     "metrics": "metrics, and what to alert on",
     "middleware": "limits in front of an HTTP service in Rust",

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Place;
-use crate::replaying::BUNDLED;
+use crate::replaying::{BUNDLED, copies};
 
 /// People who ask at most twelve times in any minute, and two robots.
 fn known(place: &Place) -> String {
@@ -325,7 +325,9 @@ fn an_advice_that_is_interrupted_while_it_reads_ends_at_once_and_writes_nothing(
 #[test]
 fn an_advice_that_is_interrupted_while_it_replays_says_so_and_writes_nothing() {
     let place = Place::new();
-    let advice = Interrupted::start(&place, &[BUNDLED; 20]);
+    let copies = copies(&place, 20);
+    let copies: Vec<&str> = copies.iter().map(String::as_str).collect();
+    let advice = Interrupted::start(&place, &copies);
     while !advice.handles_signals() {
         std::thread::yield_now();
     }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Place;
-use crate::replaying::BUNDLED;
+use crate::replaying::{BUNDLED, copies};
 
 const OLD: &str = r#"
 version = 1
@@ -159,7 +159,7 @@ fn a_diff_is_two_replays_compared_line_by_line() {
 fn an_example_names_a_line_of_the_log() {
     let place = Place::new();
     let mut log = String::from("no line\n");
-    for (second, client) in [(9, "b"), (5, "a"), (6, "a"), (7, "a"), (8, "b")] {
+    for (second, client) in [(9, "::b"), (5, "::a"), (6, "::a"), (7, "::a"), (8, "::b")] {
         writeln!(log, "{{\"ts\":{second},\"ip\":\"{client}\"}}").unwrap();
     }
     let log = write(&place, "log", &log);
@@ -168,7 +168,7 @@ fn an_example_names_a_line_of_the_log() {
     for says in [
         "5 events of 2 clients by ip",
         "from admitted to denied: 1 request of 1 client\n  by limit: 1 request of 1 client\n",
-        "    most: a (1)\n    line 5: 1970-01-01T00:00:07Z a\n",
+        "    most: ::a (1)\n    line 5: 1970-01-01T00:00:07Z ::a\n",
         "note: skipped 1 line\n  line 1:",
     ] {
         assert!(out.contains(says), "{says} is not in\n{out}");
@@ -184,7 +184,7 @@ fn an_example_names_a_line_of_the_log() {
 #[test]
 fn limits_that_begin_anew_are_noted() {
     let place = Place::new();
-    let log = write(&place, "log", "{\"ts\":9,\"ip\":\"a\"}\n");
+    let log = write(&place, "log", "{\"ts\":9,\"ip\":\"::a\"}\n");
     let file = |name: &str, limit: &str| {
         let limits = format!("limits = [{{ subject = \"ip\", limit = \"{limit}\" }}]\n");
         let policy = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n";
@@ -289,7 +289,8 @@ fn an_interrupted_diff_leaves_no_file() {
     let csv = folder.join("changed.csv");
     let mut args = vec!["diff", "5/10s", "1/1h via gcra", "--csv", csv.to_str().unwrap()];
     // Long enough that it still decides when its file is seen.
-    args.extend([["--log", BUNDLED]; 60].concat());
+    let copies = copies(&place, 60);
+    args.extend(copies.iter().flat_map(|copy| ["--log", copy]));
     let mut command = place.std(&args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let files = || std::fs::read_dir(&folder).unwrap().count();

@@ -30,6 +30,7 @@ mod lab_report;
 mod languages;
 mod lent;
 mod live;
+mod log_formats;
 mod memory;
 mod model_callers;
 mod on_cluster;

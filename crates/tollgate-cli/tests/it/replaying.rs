@@ -114,7 +114,9 @@ fn a_report_weighs_by_cost_as_the_replay_does() {
     let place = Place::new();
     let log = place.path().join("units.jsonl");
     let mut text = String::new();
-    for (second, ip, units) in [(0, "a", 4), (1, "a", 4), (2, "a", 4), (3, "b", 9), (4, "a", 2)] {
+    for (second, ip, units) in
+        [(0, "::a", 4), (1, "::a", 4), (2, "::a", 4), (3, "::b", 9), (4, "::a", 2)]
+    {
         text += &format!(
             "{{\"time\": {}, \"ip\": \"{ip}\", \"units\": {units}}}\n",
             1_764_228_000 + second
@@ -246,6 +248,16 @@ fn bad_input_says_what_would_be_right() {
 pub(crate) const BUNDLED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/semicomplete_access.log.gz");
 
+/// Copies of it: one file that is named twice is an error.
+pub(crate) fn copies(place: &Place, number: usize) -> Vec<String> {
+    let copy = |n| {
+        let path = place.path().join(format!("copy-{n}.gz"));
+        std::fs::copy(BUNDLED, &path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    (0..number).map(copy).collect()
+}
+
 /// The number of a command's calls, by INFO.
 fn calls(socket: &std::path::Path, command: &str) -> u64 {
     let stats = redis_cli(socket, &["INFO", "commandstats"]);
@@ -283,7 +295,8 @@ fn a_replay_that_is_interrupted_or_fails_leaves_nothing() {
     let socket = place.path().join("redis.sock");
     redis_cli(&socket, &["SET", "tg1:{mine}:gcra/1s", "stays"]);
     // Long enough that it is still at work when the first of its keys is seen.
-    let logs = [BUNDLED; 30];
+    let logs = copies(&place, 30);
+    let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
     let args = [&["replay"], &logs[..], &["-l", "5/10s", "--strategy", "all", "--store", &url]];
     let start = || {
         let mut command = place.std(&args.concat());

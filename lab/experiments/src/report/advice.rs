@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::html::{NAME, POLICY, figure};
 use crate::chart::{page_colours, trade};
-use tollgate_logs::advise::{Advice, AdvisedLimit, WindowAdvice};
+use tollgate_logs::advise::{Advice, AdvisedLimit, BusyClient, WindowAdvice};
 use tollgate_logs::text::printable;
 use tollgate_logs::time::show;
 
@@ -39,6 +39,8 @@ pub fn advice_html(advice: &Advice) -> String {
                     p class="lead" { (lead(advice)) }
                     p { (advice.recommended.reason) }
                     (figure(&trade(advice)))
+                    h2 { "The busiest clients" }
+                    ul { @for client in &advice.busiest { li { (busy_client(client)) } } }
                     @for window in &advice.windows { (of_window(window)) }
                     h2 { "Facts that are not in the log" }
                     ul { @for line in &advice.cannot_know { li { (line) } } }
@@ -66,6 +68,26 @@ fn lead(advice: &Advice) -> String {
         advice.half_of_load,
         advice.target
     )
+}
+
+/// A busy client, and what its requests are.
+fn busy_client(client: &BusyClient) -> Markup {
+    let values = |values: &[(String, u64)]| {
+        let each: Vec<String> =
+            values.iter().map(|(value, count)| format!("{value} ({count})")).collect();
+        each.join(", ")
+    };
+    html! {
+        b { (printable(client.client.as_bytes(), NAME)) } ": " (client.requests) " requests"
+        @if let Some(it) = &client.description {
+            @if it.looked_at < client.requests { ", of which " (it.looked_at) " were looked at" }
+            @for (what, all) in
+                [("status", &it.statuses), ("agent", &it.agents), ("path", &it.paths)]
+            {
+                @if !all.is_empty() { br; (what) " " (values(all)) }
+            }
+        }
+    }
 }
 
 fn of_window(window: &WindowAdvice) -> Markup {

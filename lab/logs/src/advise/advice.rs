@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::clients::ClientRow;
+use super::clients::{BusyClient, ClientRow};
 
 /// Advice on limits for a log.
 #[derive(Debug, Clone, Serialize)]
@@ -32,6 +32,8 @@ pub struct Advice {
     pub target: String,
     /// How many clients, the busiest first, make half of the units.
     pub half_of_load: u64,
+    /// The clients with the most units, at most [`BusyClient::MOST`].
+    pub busiest: Vec<BusyClient>,
     /// One for each window, from the shortest to the longest.
     pub windows: Vec<WindowAdvice>,
     /// The recommended limit.

@@ -88,6 +88,7 @@ pub(super) fn advice(
         },
         target: target_text(options.target),
         half_of_load: half_of_load(&scan.profiles),
+        busiest: clients::busiest(traffic, scan),
         recommended,
         cannot_know: cannot_know(traffic, options, &windows),
         rows: clients::rows(traffic, sample, scan),

@@ -1,11 +1,34 @@
-//! Every client as one row of CSV.
+//! The busiest clients, and every client as one row of CSV.
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 use super::scan::{Sample, Scan};
 use super::table::leasts;
+use crate::describe::Description;
 use crate::read::Traffic;
 use crate::text::csv_cell;
+
+/// A busy client, with the statuses, agents and paths of its requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct BusyClient {
+    /// Its name in printable form.
+    pub client: String,
+    /// All of its requests.
+    pub requests: u64,
+    /// Their units.
+    pub units: u64,
+    /// Its statuses, agents and paths, where the log was read with descriptions.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub description: Option<Description>,
+}
+
+impl BusyClient {
+    /// The most clients that are described.
+    pub const MOST: usize = 5;
+}
 
 /// The behaviour of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +52,20 @@ pub struct ClientRow {
     /// For each window and strategy its least number of units, in the order of the strategies;
     /// `None` if every number denies it.
     pub least: Vec<Vec<Option<u64>>>,
+}
+
+/// The clients with the most units, the busiest first; of equal ones the first of the log.
+pub(super) fn busiest(traffic: &Traffic, scan: &Scan) -> Vec<BusyClient> {
+    let ids = traffic.clients.ids().filter(|id| traffic.clients.is_sampled(*id));
+    let mut all: Vec<_> = ids.zip(&scan.profiles).collect();
+    all.sort_by_key(|(_, profile)| std::cmp::Reverse((profile.units, profile.requests)));
+    let busy = all.into_iter().take(BusyClient::MOST).map(|(id, profile)| BusyClient {
+        client: traffic.clients.printable(id).unwrap_or_default(),
+        requests: profile.requests,
+        units: profile.units,
+        description: traffic.descriptions.as_ref().map(|all| all.of(id)),
+    });
+    busy.collect()
 }
 
 pub(super) fn rows(traffic: &Traffic, sample: &Sample, scan: &Scan) -> Vec<ClientRow> {

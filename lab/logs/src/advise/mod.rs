@@ -40,7 +40,7 @@ use tollgate::{Period, Strategy, Unit};
 pub use self::advice::{
     Advice, AdvisedLimit, Busiest, Outlier, Recommended, Sampled, WindowAdvice,
 };
-pub use self::clients::ClientRow;
+pub use self::clients::{BusyClient, ClientRow};
 use self::scan::{Sample, Scan};
 pub use self::tolerance::{Tolerance, ToleranceError};
 use crate::error::Error;

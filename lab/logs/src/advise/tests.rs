@@ -24,13 +24,18 @@ fn read(log: String, reading: Reading) -> Traffic {
 fn log(events: impl IntoIterator<Item = (u64, u32, u32)>) -> String {
     let line = |(at_ms, client, cost): (u64, u32, u32)| {
         let (seconds, ms) = (at_ms / 1_000 + 1_000_000_000, at_ms % 1_000);
-        format!("{{\"ip\":\"c{client}\",\"ts\":{seconds}.{ms:03},\"n\":{cost}}}\n")
+        format!("{{\"who\":\"c{client}\",\"ts\":{seconds}.{ms:03},\"n\":{cost}}}\n")
     };
     events.into_iter().map(line).collect()
 }
 
+/// How such a log is read.
+fn by_name() -> Reading {
+    Reading::by(By::Field("who".to_owned()))
+}
+
 fn with_costs() -> Reading {
-    Reading::default().with_cost(Some(By::Field("n".into())))
+    by_name().with_cost(Some(By::Field("n".into())))
 }
 
 fn advised(traffic: &Traffic, options: &Options) -> Advice {
@@ -71,7 +76,7 @@ fn known(people: u32, most: u64, robots: u32) -> String {
 #[test]
 fn the_recommendation_is_the_truth_of_a_known_log() {
     for (people, most, robots) in [(300, 12, 4), (100, 30, 0), (40, 7, 2)] {
-        let traffic = read(known(people, most, robots), Reading::default());
+        let traffic = read(known(people, most, robots), by_name());
         let advice = advised(&traffic, &Options::default());
         let minute = &advice.windows[1];
         assert_eq!((minute.busiest.p50, minute.busiest.max), (most, most));
@@ -168,11 +173,11 @@ fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {
 #[test]
 fn an_even_client_is_no_burst_and_one_of_a_second_is() {
     let even = log((0..1_200).flat_map(|n| [(n * 500, 0, 1), (n * 500 + 1, 1, 1)]));
-    let advice = advised(&read(even, Reading::default()), &Options::default());
+    let advice = advised(&read(even, by_name()), &Options::default());
     // Two a second: the mean of the minute.
     assert_eq!((advice.windows[0].busiest.max, advice.windows[0].burst_tenths), (2, Some(10)));
     let once = log((0..40).flat_map(|n| [(n / 20 * 900_000 + n % 20, 0, 1), (n * 1_000, 1, 1)]));
-    let advice = advised(&read(once, Reading::default()), &Options::default());
+    let advice = advised(&read(once, by_name()), &Options::default());
     // Twenty together are sixty times their mean over the minute; the median of two is the lower.
     assert_eq!(advice.windows[0].busiest.max, 20);
     assert_eq!(advice.windows[0].burst_tenths, Some(15));
@@ -182,7 +187,7 @@ fn an_even_client_is_no_burst_and_one_of_a_second_is() {
 #[test]
 fn what_says_nothing_is_refused_with_the_reason() {
     let error = |log: String, options: &Options| {
-        let traffic = read(log, Reading::default());
+        let traffic = read(log, by_name());
         advise(&traffic, options, &mut |_| Ok(())).unwrap_err().to_string()
     };
     let options = Options::default();
@@ -216,14 +221,14 @@ fn a_sample_is_looked_at_as_if_its_clients_were_alone() {
         log(all)
     };
     let most = NonZeroUsize::new(40).unwrap();
-    let whole = read(events(&|_| true), Reading::default().with_max_clients(most));
+    let whole = read(events(&|_| true), by_name().with_max_clients(most));
     let one_in = whole.clients.one_in();
     assert!(one_in > 1);
     let sampled = advised(&whole, &Options::default());
     assert!(sampled.clients <= 40 && sampled.sampled.one_in == one_in);
     let names: Vec<&str> = sampled.rows.iter().map(|row| row.client.as_str()).collect();
     let part = events(&|client| names.contains(&format!("c{client}").as_str()));
-    let alone = advised(&read(part, Reading::default()), &Options::default());
+    let alone = advised(&read(part, by_name()), &Options::default());
     assert_eq!(alone.sampled.one_in, 1);
     assert_eq!(sampled.requests, alone.requests);
     assert_eq!(sampled.rows, alone.rows);
@@ -235,7 +240,7 @@ fn a_sample_is_looked_at_as_if_its_clients_were_alone() {
 #[test]
 fn a_client_is_a_row_that_a_spreadsheet_reads() {
     let log = log((0..20).map(|n| (n * 6_000, u32::try_from(n % 2).unwrap(), 1)));
-    let advice = advised(&read(log, Reading::default()), &Options::default());
+    let advice = advised(&read(log, by_name()), &Options::default());
     let windows: Vec<&str> = advice.windows.iter().map(|it| it.window.as_str()).collect();
     let header = ClientRow::header(&windows);
     let cells = header.split(',').count();

@@ -2,9 +2,10 @@
 //! `[vhost] client ident user [time] "request" status bytes "referer" "agent"`, and anything after
 //! it. The parser ignores everything after the requested field.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
 
-use super::line::{Reason, path_of, without_port};
+use super::client::{self, Client, address};
+use super::line::{Reason, path_of};
 use crate::time;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub(super) enum Field {
     Agent,
     Host,
     Vhost,
+    Forwarded,
 }
 
 impl Field {
@@ -32,6 +34,7 @@ impl Field {
             "agent" => Self::Agent,
             "host" => Self::Host,
             "vhost" => Self::Vhost,
+            "x_forwarded_for" => Self::Forwarded,
             _ => return None,
         })
     }
@@ -41,6 +44,8 @@ impl Field {
 #[derive(Debug)]
 pub(super) struct Head<'a> {
     pub(super) at_us: u64,
+    /// Whether the time has a zone.
+    pub(super) has_zone: bool,
     vhost: &'a [u8],
     client: &'a [u8],
     /// Between the client and the time: `ident user`.
@@ -52,21 +57,58 @@ pub(super) struct Head<'a> {
 impl<'a> Head<'a> {
     /// Parses the client and the time of a nonempty line.
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, Reason> {
-        let client_end = memchr::memchr(b' ', line).ok_or(Reason::NoTime)?;
+        let mut client_end = memchr::memchr(b' ', line).ok_or(Reason::NoTime)?;
+        // `X-Forwarded-For` in the client's place is a list.
+        while line[client_end - 1] == b',' {
+            let rest = &line[client_end + 1..];
+            client_end += 1 + memchr::memchr(b' ', rest).ok_or(Reason::NoTime)?;
+        }
         let (client, behind) = line.split_at(client_end);
-        let (at_us, open, close) = find_time(behind)?;
+        let ((at_us, has_zone), open, close) = find_time(behind)?;
         let mut head = Self {
             at_us,
+            has_zone,
             vhost: b"",
             client,
             names: behind[..open].trim_ascii(),
             rest: &behind[close + 1..],
         };
         head.take_vhost();
-        match head.client {
-            b"-" => Err(Reason::NoClient),
-            _ => Ok(head),
+        Ok(head)
+    }
+
+    /// The address of the client.
+    ///
+    /// # Errors
+    /// The first word is not an address, or is `-`.
+    pub(super) fn client(&self) -> Result<Client<'a>, Reason> {
+        let peer = Some(self.client).filter(|text| *text != b"-").map(Cow::Borrowed);
+        client::client("host", peer, || self.forwarded().map(Cow::Borrowed))
+    }
+
+    /// The addresses that proxies saw: the first quoted text behind the agent that is a list of
+    /// addresses.
+    fn forwarded(&self) -> Option<&'a [u8]> {
+        let mut rest = quoted(self.behind_bytes().ok()?)?.1;
+        rest = quoted(rest)?.1;
+        loop {
+            let open = memchr::memchr(b'"', rest)?;
+            let (text, tail) = quoted(rest.get(open..)?)?;
+            if address(text).is_some() {
+                return Some(text);
+            }
+            rest = tail;
         }
+    }
+
+    /// Whether a request follows the time, as in common and combined logs.
+    pub(super) fn has_request(&self) -> bool {
+        self.rest.starts_with(b" \"")
+    }
+
+    /// The bytes after the time.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     /// Moves the first word to `vhost` if it is one: `vhost[:port] client ident user`. An ident is
@@ -85,8 +127,8 @@ impl<'a> Head<'a> {
 
     pub(super) fn field(&self, field: Field) -> Result<&'a [u8], Reason> {
         match field {
-            Field::Ip => Ok(without_port(self.client).unwrap_or(self.client)),
-            Field::Host => Ok(self.client),
+            Field::Ip | Field::Host => Ok(self.client),
+            Field::Forwarded => Ok(self.forwarded().unwrap_or_default()),
             Field::Vhost => Ok(self.vhost),
             Field::User => match split_word(self.names).1 {
                 b"\"\"" => Ok(b""),
@@ -131,7 +173,7 @@ const MAX_TIME: usize = 64;
 /// request's quote wins, since a user name may contain brackets (a quote in it is escaped);
 /// otherwise the first time. After a quote there is only client input, unless an empty user was
 /// written as `""`.
-fn find_time(line: &[u8]) -> Result<(u64, usize, usize), Reason> {
+fn find_time(line: &[u8]) -> Result<((u64, bool), usize, usize), Reason> {
     let quote = first_quote(line).unwrap_or(line.len());
     let mut found = Err(Reason::NoTime);
     for open in memchr::memchr_iter(b'[', line) {
@@ -141,9 +183,9 @@ fn find_time(line: &[u8]) -> Result<(u64, usize, usize), Reason> {
         let window = &line[open..line.len().min(open + MAX_TIME)];
         let Some(len) = memchr::memchr(b']', window) else { continue };
         let close = open + len;
-        match time::parse(&line[open + 1..close]) {
-            Ok(at_us) if line[close + 1..].starts_with(b" \"") => return Ok((at_us, open, close)),
-            Ok(at_us) if found.is_err() => found = Ok((at_us, open, close)),
+        match time::parse_any(&line[open + 1..close]) {
+            Ok(at) if line[close + 1..].starts_with(b" \"") => return Ok((at, open, close)),
+            Ok(at) if found.is_err() => found = Ok((at, open, close)),
             Err(error) if found == Err(Reason::NoTime) => found = Err(error.into()),
             _ => {}
         }
@@ -164,7 +206,7 @@ fn first_quote(text: &[u8]) -> Option<usize> {
 }
 
 /// The quoted text at the beginning (leading blanks are skipped), and the bytes after it.
-fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.trim_ascii_start().strip_prefix(b"\"")?;
     let end = first_quote(text)?;
     Some((&text[..end], &text[end + 1..]))
@@ -193,8 +235,12 @@ fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 fn is_ip(word: &[u8]) -> bool {
-    std::str::from_utf8(word).is_ok_and(|text| text.parse::<IpAddr>().is_ok())
-        || without_port(word).is_some()
+    word.split(|byte| *byte == b',').all(|part| address(part).is_some())
+}
+
+/// Whether a line begins with an address.
+pub(super) fn begins_with_address(line: &[u8]) -> bool {
+    is_ip(split_word(line).0)
 }
 
 fn ends_in_port(word: &[u8]) -> bool {
@@ -216,8 +262,8 @@ mod tests {
     );
 
     fn read(line: &str, by: &str) -> Result<(u64, String), Reason> {
-        let parser = Parser::new(by.parse().unwrap());
-        let parsed = parser.parse(line.as_bytes())?;
+        let mut parser = Parser::new(by.parse().unwrap());
+        let parsed = parser.parse(line.as_bytes())?.unwrap();
         Ok((parsed.at_us, String::from_utf8(parsed.key.into_owned()).unwrap()))
     }
 
@@ -275,7 +321,8 @@ mod tests {
             ("far.example ident ann ", "far.example", None),
         ] {
             let line = format!("{names}{rest}");
-            assert_eq!(key(&line, "ip"), client, "{line}");
+            let by = if client.ends_with("example") { "host" } else { "ip" };
+            assert_eq!(key(&line, by), client, "{line}");
             assert_eq!(read(&line, "vhost").ok().map(|(_, v)| v).as_deref(), vhost, "{line}");
         }
         assert_eq!(key(&format!("x.org 2001:db8::1 - ann {rest}"), "user"), "ann");

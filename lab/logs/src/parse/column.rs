@@ -1,13 +1,14 @@
-//! A value that a parser takes from each line: where both formats have it, and whether a line
-//! without it is an event.
+//! A value that a parser takes from each line: where each format has it, and whether a line without
+//! it is an event.
 
 use std::borrow::Cow;
 
 use tollgate_policy::Field as PolicyField;
 
 use super::by::{By, MAX_BY};
-use super::clf;
-use super::field_names::{JSON_HOST, JSON_METHOD, JSON_PATH, JSON_USER};
+use super::line::{method_of, path_of};
+use super::names::{AGENT, BYTES, HOST, METHOD, PATH, REFERER, STATUS, USER};
+use super::{clf, line};
 
 /// The most columns of a parser: those of the `--by` option, and the fields of policies.
 pub(super) const MAX_COLUMNS: usize = MAX_BY + 12;
@@ -15,12 +16,30 @@ pub(super) const MAX_COLUMNS: usize = MAX_BY + 12;
 /// How a value is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An address, without a port. In JSON lines it is the client.
+    /// The address of the client.
     Ip,
     /// A path, without its query.
     Path,
+    /// A method.
+    Method,
     /// As it is written.
     Plain,
+}
+
+impl Kind {
+    /// The part of a value in JSON or in a column that counts: the value may be the first line of a
+    /// request.
+    pub(super) fn cut<'a>(self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        let part: fn(&[u8]) -> &[u8] = match self {
+            Self::Path => |value| path_of(line::target(value)),
+            Self::Method => method_of,
+            Self::Ip | Self::Plain => return value,
+        };
+        match value {
+            Cow::Borrowed(text) => Cow::Borrowed(part(text)),
+            Cow::Owned(text) => Cow::Owned(part(&text).to_vec()),
+        }
+    }
 }
 
 /// A value of each line.
@@ -31,10 +50,14 @@ pub(crate) struct Column {
     pub(super) kind: Kind,
     /// `None` when common and combined logs have no such field.
     pub(super) clf: Option<clf::Field>,
-    /// The names in JSON lines, best first.
-    pub(super) json: Vec<Cow<'static, str>>,
+    /// The names in JSON lines and of columns, best first.
+    pub(super) names: Vec<Cow<'static, str>>,
     /// Whether a line without it is not an event.
     pub(super) is_required: bool,
+}
+
+fn known(names: &'static [&'static str]) -> Vec<Cow<'static, str>> {
+    names.iter().copied().map(Cow::Borrowed).collect()
 }
 
 impl Column {
@@ -45,51 +68,60 @@ impl Column {
 
     /// The same field, without which a line is an event all the same.
     pub(crate) fn optional(by: &By) -> Self {
-        let known = |names: &'static [&'static str]| names.iter().copied().map(Cow::Borrowed);
-        let (kind, clf, json) = match by {
-            By::Path => (Kind::Path, Some(clf::Field::Path), known(&JSON_PATH).collect()),
-            By::User => (Kind::Plain, Some(clf::Field::User), known(&JSON_USER).collect()),
-            By::Field(name) => {
-                (Kind::Plain, clf::Field::named(name), vec![Cow::Owned(name.clone())])
-            }
+        let (kind, clf, names) = match by {
+            By::Path => (Kind::Path, Some(clf::Field::Path), known(&PATH)),
+            By::User => (Kind::Plain, Some(clf::Field::User), known(&USER)),
+            By::Field(name) => Self::named(name),
             By::Ip | By::All | By::Several(_) => (Kind::Ip, Some(clf::Field::Ip), Vec::new()),
         };
-        Self { by: by.clone(), kind, clf, json, is_required: false }
+        Self { by: by.clone(), kind, clf, names, is_required: false }
+    }
+
+    /// A field by its name: the fields of common and combined logs are found under the names of
+    /// other formats, too.
+    fn named(name: &str) -> (Kind, Option<clf::Field>, Vec<Cow<'static, str>>) {
+        let mut names = vec![Cow::Owned(name.to_owned())];
+        let kind = if name == "method" { Kind::Method } else { Kind::Plain };
+        names.extend(match name {
+            "method" => known(&METHOD),
+            "status" => known(&STATUS),
+            "bytes" => known(&BYTES),
+            "referer" => known(&REFERER),
+            "agent" => known(&AGENT),
+            _ => Vec::new(),
+        });
+        (kind, clf::Field::named(name), names)
     }
 
     /// The field of a log that has a field of policies, under its usual names.
     pub(crate) fn of_policy(field: &PolicyField) -> Self {
-        let plain = |name: &str, clf, json: Vec<Cow<'static, str>>| Self {
+        let plain = |name: &str, clf, names: Vec<Cow<'static, str>>| Self {
             by: By::Field(name.to_owned()),
             kind: Kind::Plain,
             clf,
-            json,
+            names,
             is_required: false,
         };
-        let known = |names: &'static [&'static str]| names.iter().copied().map(Cow::Borrowed);
         match field {
             PolicyField::Ip => Self::optional(&By::Ip),
             PolicyField::User => Self::optional(&By::User),
             PolicyField::Path => Self::optional(&By::Path),
-            PolicyField::Method => {
-                plain("method", Some(clf::Field::Method), known(&JSON_METHOD).collect())
-            }
-            PolicyField::Host => {
-                plain("host", Some(clf::Field::Vhost), known(&JSON_HOST).collect())
-            }
+            PolicyField::Method => Self::optional(&By::Field("method".to_owned())),
+            PolicyField::Host => plain("host", Some(clf::Field::Vhost), known(&HOST)),
             PolicyField::Header(name) => {
-                let clf = match &**name {
-                    "user-agent" => Some(clf::Field::Agent),
-                    "referer" => Some(clf::Field::Referer),
-                    _ => None,
+                let (clf, more) = match &**name {
+                    "user-agent" => (Some(clf::Field::Agent), known(&AGENT)),
+                    "referer" => (Some(clf::Field::Referer), known(&REFERER)),
+                    _ => (None, Vec::new()),
                 };
-                let json = [
+                let names = [
                     format!("http_{}", name.replace('-', "_")),
                     format!("headers.{name}"),
                     format!("header.{name}"),
                     name.to_string(),
                 ];
-                plain(&format!("header.{name}"), clf, json.map(Cow::Owned).into())
+                let names = names.map(Cow::Owned).into_iter().chain(more);
+                plain(&format!("header.{name}"), clf, names.collect())
             }
             PolicyField::Custom(name) => Self::optional(&By::Field(name.to_string())),
             // `route`, `api_key`, and whatever policies may know later.

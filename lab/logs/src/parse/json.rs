@@ -8,15 +8,21 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::client::{self, Client};
 use super::column::{Column, Kind, MAX_COLUMNS};
-use super::field_names::{JSON_CLIENT, JSON_TIME};
-use super::line::{Reason, path_of, without_port};
+use super::format::Hints;
+use super::line::Reason;
+use super::names::{CLIENT, FORWARDED, MESSAGE, TIME};
 use crate::time;
 
-/// The roles of fields, as indices: these two, and the columns from the third on.
+/// The roles of fields, as indices: these, and the columns after them. A value of the client's role
+/// is an address. Other texts under its names have a role of their own.
 const CLIENT_ROLE: usize = 0;
 const TIME_ROLE: usize = 1;
-const COLUMN_ROLE: usize = 2;
+const FORWARDED_ROLE: usize = 2;
+const MESSAGE_ROLE: usize = 3;
+const TEXT_ROLE: usize = 4;
+const COLUMN_ROLE: usize = 5;
 const ROLES: usize = COLUMN_ROLE + MAX_COLUMNS;
 
 /// A path at which the value of a role may be; of several, the first in the list is taken.
@@ -36,39 +42,68 @@ pub(super) struct Fields {
 /// The values of a line.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
-    pub(super) at_us: u64,
-    client: &'a str,
     best: [Option<(usize, &'a str)>; ROLES],
 }
 
 impl<'a> Record<'a> {
+    fn text(&self, role: usize) -> Option<Cow<'a, [u8]>> {
+        let (_, raw) = self.best.get(role).copied().flatten()?;
+        Some(match scalar(raw) {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+    }
+
     /// The value of the column with this index; `None` when it is absent.
     pub(super) fn value(&self, index: usize, kind: Kind) -> Option<Cow<'a, [u8]>> {
-        let found = self.best.get(COLUMN_ROLE + index).copied().flatten();
-        let raw = if kind == Kind::Ip { Some(self.client) } else { found.map(|(_, raw)| raw) };
-        let value = match kind {
-            Kind::Ip => cut(scalar(raw?), |ip| without_port(ip).unwrap_or(ip)),
-            Kind::Path => cut(scalar(raw?), |request| path_of(target(request))),
-            Kind::Plain => cut(scalar(raw?), |value| value),
-        };
+        let value = kind.cut(self.text(COLUMN_ROLE + index)?);
         Some(value).filter(|value| !value.is_empty())
+    }
+
+    /// The time, and whether it has a zone.
+    pub(super) fn at(&self) -> Result<(u64, bool), Reason> {
+        let text = self.text(TIME_ROLE).ok_or(Reason::JsonNoTime)?;
+        Ok(time::parse_any(&text)?)
+    }
+
+    pub(super) fn client(&self, fields: &Fields) -> Result<Client<'a>, Reason> {
+        let peer = self.text(CLIENT_ROLE).or_else(|| self.text(TEXT_ROLE));
+        let rank = self.best.get(TEXT_ROLE).copied().flatten().map_or(0, |(rank, _)| rank);
+        let name = fields.places.iter().find(|it| (it.role, it.rank) == (CLIENT_ROLE, rank));
+        let name = name.map_or("", |place| &*place.path);
+        let client = client::client(name, peer, || self.text(FORWARDED_ROLE));
+        client.map_err(|reason| match reason {
+            Reason::NoClient => Reason::JsonNoClient,
+            reason => reason,
+        })
+    }
+
+    /// The line inside of this one, if it has no client of its own.
+    pub(super) fn message(&self) -> Option<Cow<'a, [u8]>> {
+        let has_client = self.best.get(CLIENT_ROLE).is_some_and(Option::is_some);
+        self.text(MESSAGE_ROLE).filter(|_| !has_client)
     }
 }
 
 impl Fields {
     /// At most [`MAX_COLUMNS`] columns.
-    pub(super) fn new(columns: &[Column]) -> Self {
-        fn ranked(
-            role: usize,
-            paths: impl IntoIterator<Item = Cow<'static, str>>,
-        ) -> impl Iterator<Item = FieldPath> {
-            paths.into_iter().enumerate().map(move |(rank, path)| FieldPath { role, rank, path })
+    pub(super) fn new(columns: &[Column], hints: &Hints) -> Self {
+        let mut places = Vec::new();
+        let mut add = |role: usize, names: &mut dyn Iterator<Item = Cow<'static, str>>| {
+            places.extend(names.enumerate().map(|(rank, path)| FieldPath { role, rank, path }));
+        };
+        let mut known = |role, given: &Option<String>, names: &'static [&'static str]| match given {
+            Some(name) => add(role, &mut [Cow::Owned(name.clone())].into_iter()),
+            None => add(role, &mut names.iter().copied().map(Cow::Borrowed)),
+        };
+        known(CLIENT_ROLE, &hints.client_field, &CLIENT);
+        known(TIME_ROLE, &hints.time_field, &TIME);
+        if hints.client_field.is_none() {
+            known(FORWARDED_ROLE, &None, &FORWARDED);
         }
-        let mut places: Vec<FieldPath> = ranked(CLIENT_ROLE, JSON_CLIENT.map(Cow::Borrowed))
-            .chain(ranked(TIME_ROLE, JSON_TIME.map(Cow::Borrowed)))
-            .collect();
+        known(MESSAGE_ROLE, &None, &MESSAGE);
         for (column, role) in columns.iter().zip(COLUMN_ROLE..ROLES) {
-            places.extend(ranked(role, column.json.iter().cloned()));
+            add(role, &mut column.names.iter().cloned());
         }
         Self { places }
     }
@@ -77,33 +112,7 @@ impl Fields {
     pub(super) fn parse<'a>(&self, text: &'a str) -> Result<Record<'a>, Reason> {
         let mut values = Values { best: [None; ROLES] };
         collect(text, &self.places.iter().collect::<Vec<_>>(), 0, &mut values)?;
-        let of = |role: usize| values.best.get(role).copied().flatten().map(|(_, raw)| raw);
-        let client = of(CLIENT_ROLE).ok_or(Reason::JsonNoClient)?;
-        let at = of(TIME_ROLE).ok_or(Reason::JsonNoTime)?;
-        let at_us = time::parse(scalar(at).as_bytes())?;
-        Ok(Record { at_us, client, best: values.best })
-    }
-}
-
-/// A part of a value, borrowed from the line where possible.
-fn cut<'a>(value: Cow<'a, str>, part: impl Fn(&[u8]) -> &[u8]) -> Cow<'a, [u8]> {
-    match value {
-        Cow::Borrowed(text) => Cow::Borrowed(part(text.as_bytes())),
-        Cow::Owned(text) => Cow::Owned(part(text.as_bytes()).to_vec()),
-    }
-}
-
-/// The target of a first request line; a text without blanks is the target itself.
-fn target(request: &[u8]) -> &[u8] {
-    match memchr::memchr(b' ', request) {
-        Some(at) if request[..at].iter().all(u8::is_ascii_uppercase) => {
-            let behind = &request[at + 1..];
-            match memchr::memrchr(b' ', behind) {
-                Some(end) if behind[end + 1..].starts_with(b"HTTP/") => &behind[..end],
-                _ => behind,
-            }
-        }
-        _ => request,
+        Ok(Record { best: values.best })
     }
 }
 
@@ -114,19 +123,30 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Keeps the value if it is usable (not empty, `-`, null, an object or an array) and no better
-    /// path had one. Of two fields with one name the last wins, as in most JSON parsers.
+    /// Keeps the value if it is usable and no better path had one. It is not if it is empty, `-`,
+    /// null, an object, or an array other than of texts. Of two fields with one name the last wins,
+    /// as in most JSON parsers.
     fn offer(&mut self, place: &FieldPath, raw: &'a str) {
-        let best = &mut self.best[place.role];
-        let absent = matches!(raw, "\"\"" | "\"-\"" | "null") || raw.starts_with(['{', '[']);
-        if !absent && best.is_none_or(|(rank, _)| place.rank <= rank) {
+        let is_list = raw.starts_with('[') && !raw.starts_with("[\"");
+        if matches!(raw, "\"\"" | "\"-\"" | "null") || raw.starts_with('{') || is_list {
+            return;
+        }
+        let is_text =
+            place.role == CLIENT_ROLE && client::address(scalar(raw).as_bytes()).is_none();
+        let best = &mut self.best[if is_text { TEXT_ROLE } else { place.role }];
+        if best.is_none_or(|(rank, _)| place.rank <= rank) {
             *best = Some((place.rank, raw));
         }
     }
 }
 
-/// The text of a string, without quotes and escapes; a number or a bool as written.
+/// The text of a string, without quotes and escapes; a number or a bool as written; of a list of
+/// texts the first, as Caddy writes headers.
 fn scalar(raw: &str) -> Cow<'_, str> {
+    if raw.starts_with('[') {
+        let texts = serde_json::from_str::<Vec<String>>(raw).unwrap_or_default();
+        return Cow::Owned(texts.into_iter().next().unwrap_or_default());
+    }
     let Some(inner) = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
         return Cow::Borrowed(raw);
     };
@@ -248,8 +268,8 @@ mod tests {
     use crate::time::TimeError;
 
     fn read(line: &[u8], by: &str) -> Result<(u64, String), Reason> {
-        let parser = Parser::new(by.parse().unwrap());
-        let parsed = parser.parse(line)?;
+        let mut parser = Parser::new(by.parse().unwrap());
+        let parsed = parser.parse(line)?.unwrap();
         Ok((parsed.at_us, String::from_utf8(parsed.key.into_owned()).unwrap()))
     }
 
@@ -269,7 +289,8 @@ mod tests {
             r#" { "ts" : 1431857103.25 , "request": {"remote_ip": "::1", "uri": "/"} }"#,
             r#"{"@timestamp":"1431857103250","client":{"ip":"::1"}}"#,
             r#"{"msec":1431857103250000,"ip":"::1","host":"www.x.org"}"#,
-            r#"{"timestamp":1.43185710325e9,"host":"::1","client":null,"ip":"-"}"#,
+            r#"{"timestamp":1.43185710325e9,"remote_host":"::1","client":null,"ip":"-"}"#,
+            r#"{"ts":1431857103.25,"ip":"web.example","client":"::1","host":"2001:db8::1"}"#,
             r#"{"timestamp":1431857103250,"ip":"[::1]:99"}"#,
             r#"{"time":"2015-05-17T12:05:03.25+02:00","ip":"x","ip":"\u003a:1"}"#,
         ] {
@@ -321,11 +342,10 @@ mod tests {
             ),
             (r#"{"ip":"::1","ts":true}"#, "ip", TimeError::Form.into()),
             (r#"{"ip":"::1","ts":-5}"#, "ip", TimeError::BeforeEpoch.into()),
-            (r#"{"ip":"::1","ts":"2015-05-17T10:05:03"}"#, "ip", TimeError::NoZone.into()),
             (r#"{"ip":"::1","ts":1"#, "ip", Reason::Json { column: 18, cut: true }),
             (r#"{"ip":'::1'}"#, "ip", Reason::Json { column: 7, cut: false }),
             (r#"{"ip":"::1","ts":1} x"#, "ip", Reason::Json { column: 21, cut: false }),
-            ("{}", "ip", Reason::JsonNoClient),
+            ("{}", "ip", Reason::JsonNoTime),
             ("{", "ip", Reason::Json { column: 1, cut: true }),
         ] {
             assert_eq!(read(line.as_bytes(), by), Err(reason), "{line}");

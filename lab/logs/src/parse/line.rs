@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::SocketAddr;
 
 use super::by::By;
-use super::field_names::{CLF_FIELDS, JSON_CLIENT, JSON_TIME};
+use super::format::Format;
+use super::names::{CLF_FIELDS, CLIENT, TIME};
 use crate::time::TimeError;
 
 /// The event on a line.
@@ -19,6 +19,18 @@ pub struct Parsed<'a> {
     pub key: Cow<'a, [u8]>,
     /// The cost, at least 1: 1 without a field of costs; `None` when the line has no cost there.
     pub cost: Option<u32>,
+    /// Whether the time has a zone. One without is taken as UTC.
+    pub has_zone: bool,
+    /// Whether the client is an address that a proxy passed on, and not the peer.
+    pub is_forwarded: bool,
+}
+
+impl Parsed<'_> {
+    /// The same event, without its line.
+    pub(super) fn into_owned<'a>(self) -> Parsed<'a> {
+        let Self { at_us, key, cost, has_zone, is_forwarded } = self;
+        Parsed { at_us, key: Cow::Owned(key.into_owned()), cost, has_zone, is_forwarded }
+    }
 }
 
 /// Why a line is not an event.
@@ -35,6 +47,13 @@ pub enum Reason {
     NoTime,
     /// The time is invalid.
     Time(TimeError),
+    /// The client is counted by its address, and there is another text.
+    NotAddress {
+        /// The name of the field, by which clients can be counted instead.
+        field: String,
+        /// The text, in printable form.
+        value: String,
+    },
     /// The `--by` field is missing, empty or `-`.
     NoField(By),
     /// Common and combined lines do not have this field.
@@ -56,6 +75,14 @@ pub enum Reason {
     JsonNoClient,
     /// No field contains the time.
     JsonNoTime,
+    /// No column contains the client; the names of the columns.
+    NoClientColumn(String),
+    /// No column contains the time; the names of the columns.
+    NoTimeColumn(String),
+    /// There are fewer columns than the header names.
+    FewColumns,
+    /// The line has another format than the one that is asked for.
+    OtherFormat(Format),
 }
 
 impl From<TimeError> for Reason {
@@ -76,6 +103,9 @@ impl fmt::Display for Reason {
                 "no [time] behind the client: neither a common or combined log line nor JSON",
             ),
             Self::Time(error) => error.fmt(f),
+            Self::NotAddress { field, value } => {
+                write!(f, "the client is no address: `{field}` is `{value}`")
+            }
             Self::NoField(By::User) => f.write_str("no user on this line (the field is -)"),
             Self::NoField(by) => write!(f, "no {by} on this line"),
             Self::UnknownField(name) => write!(
@@ -88,12 +118,25 @@ impl fmt::Display for Reason {
             Self::NoRequest => f.write_str("the request is not \"METHOD path\""),
             Self::Json { cut: true, .. } => f.write_str("the JSON ends too early"),
             Self::Json { column, .. } => write!(f, "not valid JSON at column {column}"),
-            Self::JsonNoClient => {
-                write!(f, "no field with the client, such as {}", JSON_CLIENT[..4].join(", "))
+            Self::JsonNoClient => write!(
+                f,
+                "no field with the client's address, such as {} (--client-field names it)",
+                CLIENT[..4].join(", ")
+            ),
+            Self::JsonNoTime => write!(
+                f,
+                "no field with the time, such as {} (--time-field names it)",
+                TIME[..4].join(", ")
+            ),
+            Self::NoClientColumn(names) => write!(
+                f,
+                "no column with the client's address (--client-field names it) among {names}"
+            ),
+            Self::NoTimeColumn(names) => {
+                write!(f, "no column with the time (--time-field names it) among {names}")
             }
-            Self::JsonNoTime => {
-                write!(f, "no field with the time, such as {}", JSON_TIME[..4].join(", "))
-            }
+            Self::FewColumns => f.write_str("the line has fewer columns than the header"),
+            Self::OtherFormat(format) => write!(f, "the line is not of --format {format}"),
         }
     }
 }
@@ -113,12 +156,21 @@ pub(super) fn path_of(target: &[u8]) -> &[u8] {
     &path[..memchr::memchr2(b'?', b'#', path).unwrap_or(path.len())]
 }
 
-/// The address in `1.2.3.4:5678` or `[2001:db8::1]:80`; `None` for any other text. Some servers log
-/// the port as well, which differs for each connection.
-pub(super) fn without_port(client: &[u8]) -> Option<&[u8]> {
-    let mark = memchr::memrchr(b':', client)?;
-    let text = std::str::from_utf8(client).ok()?;
-    text.parse::<SocketAddr>().ok()?;
-    let address = &client[..mark];
-    Some(address.strip_prefix(b"[").and_then(|a| a.strip_suffix(b"]")).unwrap_or(address))
+/// The target of a first request line; a text without blanks is the target itself.
+pub(super) fn target(request: &[u8]) -> &[u8] {
+    match memchr::memchr(b' ', request) {
+        Some(at) if request[..at].iter().all(u8::is_ascii_uppercase) => {
+            let behind = &request[at + 1..];
+            match memchr::memrchr(b' ', behind) {
+                Some(end) if behind[end + 1..].starts_with(b"HTTP/") => &behind[..end],
+                _ => behind,
+            }
+        }
+        _ => request,
+    }
+}
+
+/// The method of a first request line; a text without blanks is the method itself.
+pub(super) fn method_of(request: &[u8]) -> &[u8] {
+    &request[..memchr::memchr(b' ', request).unwrap_or(request.len())]
 }

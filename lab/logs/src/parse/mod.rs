@@ -1,38 +1,49 @@
 //! Parses one line of a log into a client, a time and a cost.
 //!
-//! Supported are the common and combined formats of Apache and nginx, and JSON lines; the format is
-//! detected line by line (`{` begins JSON). A line is an event when the client, the time and the
-//! `--by` field can be parsed, whatever follows them.
+//! The format is detected line by line: see [`Format`]. The prefixes of programs that collect lines
+//! are taken off first. A line is an event when the client, the time and the `--by` field can be
+//! parsed, whatever follows them.
 
 mod by;
 mod clf;
+mod client;
 mod column;
-mod field_names;
+mod format;
 mod json;
 mod line;
+pub mod names;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wrapped;
 
 use std::borrow::Cow;
 
 pub use self::by::{By, ByError, MAX_BY, MAX_FIELD};
 pub(crate) use self::column::Column;
-use self::column::MAX_COLUMNS;
+use self::column::{Kind, MAX_COLUMNS};
+pub use self::format::{Format, Hints};
 pub use self::line::{Parsed, Reason};
+use self::table::{Fixed, Row, Table};
 
 /// The client of all requests, if they are counted together.
 const ALL: &[u8] = b"all";
+
+/// How deep lines are inside of each other: a line of JSON in one of a container in one of syslog.
+const MAX_DEPTH: usize = 3;
 
 /// Parses lines for one `--by` option.
 ///
 /// # Examples
 /// ```
 /// use tollgate_logs::parse::Parser;
-/// let parser = Parser::new("path".parse().unwrap());
+/// let mut parser = Parser::new("path".parse().unwrap());
 /// let line = br#"::1 - - [17/May/2015:10:05:03 +0000] "GET /a?b=c HTTP/1.1" 200 17"#;
-/// let parsed = parser.parse(line).unwrap();
+/// let parsed = parser.parse(line).unwrap().unwrap();
 /// assert_eq!((parsed.at_us, &*parsed.key), (1_431_857_103_000_000, &b"/a"[..]));
 ///
-/// let parser = Parser::new("ip,path".parse().unwrap()).with_cost("bytes".parse().unwrap());
-/// let parsed = parser.parse(line).unwrap();
+/// let mut parser = Parser::new("ip,path".parse().unwrap()).with_cost("bytes".parse().unwrap());
+/// let parsed = parser.parse(line).unwrap().unwrap();
 /// assert_eq!((&*parsed.key, parsed.cost), (&b"::1,/a"[..], Some(17)));
 /// ```
 #[derive(Debug)]
@@ -42,14 +53,21 @@ pub struct Parser {
     columns: Vec<Column>,
     /// The index of the column of the cost, after those of the key.
     cost: Option<usize>,
+    hints: Hints,
     json: json::Fields,
+    fixed: Fixed,
+    /// The columns that a header of this file named.
+    header: Option<Table>,
+    /// Whether this file had a line that was not blank.
+    has_begun: bool,
 }
 
-/// A parsed line, of either format.
+/// A parsed line.
 #[derive(Clone, Copy)]
 enum Values<'r, 'a> {
     Clf(&'r clf::Head<'a>),
-    Json(&'r json::Record<'a>),
+    Json(&'r json::Fields, &'r json::Record<'a>),
+    Row(&'r Table, &'r Row<'a>),
 }
 
 impl Parser {
@@ -66,28 +84,33 @@ impl Parser {
     /// A parser whose key has these columns, at most 19 of them.
     pub(crate) fn of_columns(by: By, columns: Vec<Column>) -> Self {
         debug_assert!(columns.len() < MAX_COLUMNS, "one is left for the cost");
-        Self { by, json: json::Fields::new(&columns), columns, cost: None }
+        Self::with(by, columns, None, Hints::default())
+    }
+
+    fn with(by: By, columns: Vec<Column>, cost: Option<usize>, hints: Hints) -> Self {
+        let json = json::Fields::new(&columns, &hints);
+        let fixed = Fixed::new(&columns, &hints);
+        Self { by, columns, cost, hints, json, fixed, header: None, has_begun: false }
     }
 
     /// The same parser, which also takes the cost from a field.
     #[must_use]
-    pub fn with_cost(mut self, by: By) -> Self {
-        let mut all = self.columns.clone();
-        all.push(Column::optional(&by));
-        self.json = json::Fields::new(&all);
-        self.cost = Some(self.columns.len());
-        self.columns = all;
-        self
+    pub fn with_cost(self, by: By) -> Self {
+        self.with_cost_column(Column::optional(&by))
     }
 
     /// The same parser, which takes the cost from this column.
-    pub(crate) fn with_cost_column(mut self, column: Column) -> Self {
-        self = self.with_cost(By::Ip);
-        if let Some(last) = self.columns.last_mut() {
-            *last = column;
-        }
-        self.json = json::Fields::new(&self.columns);
-        self
+    pub(crate) fn with_cost_column(self, column: Column) -> Self {
+        let Self { by, mut columns, hints, .. } = self;
+        let cost = Some(columns.len());
+        columns.push(column);
+        Self::with(by, columns, cost, hints)
+    }
+
+    /// The same parser, with facts about the log.
+    #[must_use]
+    pub fn with_hints(self, hints: Hints) -> Self {
+        Self::with(self.by, self.columns, self.cost, hints)
     }
 
     /// The parser's `--by` option.
@@ -96,48 +119,138 @@ impl Parser {
         &self.by
     }
 
-    /// Parses one line, without its end.
+    /// Begins another file, whose header may be another one.
+    pub fn begin_file(&mut self) {
+        self.has_begun = false;
+    }
+
+    /// Parses one line, without its end; `None` for a line that belongs to the format, such as a
+    /// header.
     ///
     /// # Errors
     /// [`Reason`] explains why the line is not an event.
-    pub fn parse<'a>(&self, line: &'a [u8]) -> Result<Parsed<'a>, Reason> {
-        let line = line.trim_ascii_start();
+    pub fn parse<'a>(&mut self, line: &'a [u8]) -> Result<Option<Parsed<'a>>, Reason> {
+        let parsed = self.parse_at(line, MAX_DEPTH);
+        self.has_begun |= parsed != Err(Reason::Blank);
+        parsed
+    }
+
+    fn parse_at<'a>(&mut self, line: &'a [u8], depth: usize) -> Result<Option<Parsed<'a>>, Reason> {
+        let mut line = line.trim_ascii_start();
+        if self.header.as_ref().is_none_or(|it| it.format == Format::W3c) {
+            for _ in 0..wrapped::MAX_PREFIXES {
+                let Some(rest) = wrapped::unwrapped(line) else { break };
+                line = rest;
+            }
+        }
         match line.first() {
             None => Err(Reason::Blank),
             Some(b'{') => match std::str::from_utf8(line) {
-                Ok(text) => self.parsed(Values::Json(&self.json.parse(text)?)),
+                Ok(text) => self.parse_json(text, depth),
                 // Some servers copy bytes of a request that are not UTF-8 into other fields; they
                 // must not make the line invalid.
                 Err(_) => {
                     let text = String::from_utf8_lossy(line);
-                    let parsed = self.parsed(Values::Json(&self.json.parse(&text)?))?;
-                    Ok(Parsed { key: Cow::Owned(parsed.key.into_owned()), ..parsed })
+                    let parsed = self.parse_json(&text, depth)?;
+                    Ok(parsed.map(Parsed::into_owned))
                 }
             },
-            Some(_) => self.parsed(Values::Clf(&clf::Head::parse(line)?)),
+            Some(_) => self.parse_text(line),
+        }
+    }
+
+    fn parse_json<'a>(
+        &mut self,
+        text: &'a str,
+        depth: usize,
+    ) -> Result<Option<Parsed<'a>>, Reason> {
+        let record = self.json.parse(text)?;
+        if let Some(message) = record.message().filter(|_| depth > 0) {
+            // Collectors keep the end of the line in it.
+            let inner = self.parse_at(message.trim_ascii_end(), depth - 1);
+            let inner = inner.map(|parsed| parsed.map(Parsed::into_owned));
+            if inner.is_ok() || self.hints.format.is_some_and(|format| format != Format::Json) {
+                return inner;
+            }
+            let own = self
+                .is_of(Format::Json)
+                .and_then(|()| self.parsed(Values::Json(&self.json, &record)).map(Some));
+            return own.or(inner);
+        }
+        self.is_of(Format::Json)?;
+        self.parsed(Values::Json(&self.json, &record)).map(Some)
+    }
+
+    /// Parses a line of text: of columns that a header named, of a format with fixed columns, or a
+    /// common or combined one.
+    fn parse_text<'a>(&mut self, line: &'a [u8]) -> Result<Option<Parsed<'a>>, Reason> {
+        if let Some(directive) = line.strip_prefix(b"#") {
+            if let Some(names) = directive.strip_prefix(b"Fields:") {
+                self.header = Some(Table::of_directive(names, &self.columns, &self.hints));
+            }
+            return Ok(None);
+        }
+        if !self.has_begun && self.is_of(Format::Csv).is_ok() && clf::Head::parse(line).is_err() {
+            let header = Table::of_header(line, &self.columns, &self.hints);
+            if header.is_some() {
+                self.header = header;
+                return Ok(None);
+            }
+        }
+        if let Some(row) = self.header.as_mut().map(|table| table.row(line)) {
+            let (Some(table), Some(row)) = (&self.header, row?) else { return Ok(None) };
+            self.is_of(table.format)?;
+            return self.parsed(Values::Row(table, &row)).map(Some);
+        }
+        let head = clf::Head::parse(line);
+        let fixed = format_of(line, head.as_ref().ok());
+        if let Some(table) = fixed.and_then(|format| self.fixed.of(format, line)) {
+            self.is_of(table.format)?;
+            let row = table.fixed_row(line)?;
+            return self.parsed(Values::Row(table, &row)).map(Some);
+        }
+        self.is_of(Format::Combined)?;
+        self.parsed(Values::Clf(&head?)).map(Some)
+    }
+
+    /// # Errors
+    /// The lines are said to have another format.
+    fn is_of(&self, format: Format) -> Result<(), Reason> {
+        match self.hints.format {
+            Some(asked) if asked != format => Err(Reason::OtherFormat(asked)),
+            _ => Ok(()),
         }
     }
 
     fn parsed<'a>(&self, values: Values<'_, 'a>) -> Result<Parsed<'a>, Reason> {
-        let at_us = match values {
-            Values::Clf(head) => head.at_us,
-            Values::Json(record) => record.at_us,
+        let (at_us, has_zone) = match values {
+            Values::Clf(head) => (head.at_us, head.has_zone),
+            Values::Json(_, record) => record.at()?,
+            Values::Row(table, row) => table.at(row)?,
         };
+        let mut is_forwarded = false;
         let parts = self.cost.unwrap_or(self.columns.len());
         let key = match self.columns.get(..parts).unwrap_or_default() {
             [] => Cow::Borrowed(ALL),
-            [one] if one.is_required => self.value(values, 0)?.unwrap_or_default(),
+            [one] if one.is_required => {
+                self.value(values, 0, &mut is_forwarded)?.unwrap_or_default()
+            }
             several => {
-                let value = |index| Ok(self.value(values, index)?.unwrap_or_default());
-                let all = (0..several.len()).map(value).collect::<Result<Vec<_>, Reason>>()?;
+                let mut all = Vec::with_capacity(several.len());
+                for index in 0..several.len() {
+                    all.push(self.value(values, index, &mut is_forwarded)?.unwrap_or_default());
+                }
                 Cow::Owned(joined(all.iter().map(|value| &**value)))
             }
         };
         let cost = match self.cost {
             None => Some(1),
-            Some(index) => self.value(values, index)?.and_then(|value| cost(&value)).transpose()?,
+            Some(index) => {
+                let value = self.value(values, index, &mut false)?;
+                value.and_then(|value| cost(&value)).transpose()?
+            }
         };
-        Ok(Parsed { at_us, key, cost })
+        Ok(Parsed { at_us, key, cost, has_zone, is_forwarded })
     }
 
     /// The value of a column; `None` where it is absent and not required.
@@ -145,15 +258,23 @@ impl Parser {
         &self,
         values: Values<'_, 'a>,
         index: usize,
+        is_forwarded: &mut bool,
     ) -> Result<Option<Cow<'a, [u8]>>, Reason> {
         let Some(column) = self.columns.get(index) else { return Ok(None) };
-        let value = match (values, column.clf) {
-            (Values::Json(record), _) => Ok(record.value(index, column.kind)),
-            (Values::Clf(head), Some(field)) => head.field(field).map(|value| match value {
-                b"" | b"-" => None,
-                value => Some(Cow::Borrowed(value)),
+        let value = match values {
+            _ if column.kind == Kind::Ip => self.client(values).map(|(client, forwarded)| {
+                *is_forwarded |= forwarded;
+                Some(client)
             }),
-            (Values::Clf(_), None) => Err(Reason::UnknownField(column.by.to_string())),
+            Values::Json(_, record) => Ok(record.value(index, column.kind)),
+            Values::Row(table, row) => Ok(table.value(row, index, column.kind)),
+            Values::Clf(head) => match column.clf {
+                Some(field) => head.field(field).map(|value| match value {
+                    b"" | b"-" => None,
+                    value => Some(Cow::Borrowed(value)),
+                }),
+                None => Err(Reason::UnknownField(column.by.to_string())),
+            },
         };
         match value {
             Ok(None) if column.is_required => Err(Reason::NoField(column.by.clone())),
@@ -161,6 +282,46 @@ impl Parser {
             value => value,
         }
     }
+
+    fn client<'a>(&self, values: Values<'_, 'a>) -> Result<client::Client<'a>, Reason> {
+        match values {
+            Values::Json(fields, record) => record.client(fields),
+            Values::Row(table, row) => table.client(row),
+            Values::Clf(head) => match self.hints.client_field.as_deref() {
+                None => head.client(),
+                Some(name) => {
+                    let field = clf::Field::named(name);
+                    let field = field.ok_or_else(|| Reason::UnknownField(name.to_owned()))?;
+                    let text = Some(head.field(field)?).filter(|text| !matches!(*text, b"" | b"-"));
+                    client::client(name, text.map(Cow::Borrowed), || None)
+                }
+            },
+        }
+    }
+}
+
+/// The format of a line whose columns have fixed places. `head` is the line as a common log.
+fn format_of(line: &[u8], head: Option<&clf::Head<'_>>) -> Option<Format> {
+    const KINDS: [&[u8]; 6] = [b"http ", b"https ", b"h2 ", b"grpcs ", b"ws ", b"wss "];
+    match line.first()? {
+        b'[' if line.get(1..).is_some_and(wrapped::is_date) => return Some(Format::Envoy),
+        b'0'..=b'9' if wrapped::begins_with_time(line) => return Some(Format::Elb),
+        b'g' | b'h' | b'w' => {
+            let kind = KINDS.iter().find(|kind| line.starts_with(kind));
+            if kind.is_some_and(|kind| wrapped::begins_with_time(&line[kind.len()..])) {
+                return Some(Format::Alb);
+            }
+        }
+        _ => {}
+    }
+    let head = head.filter(|head| !head.has_request())?;
+    let rest = head.rest().trim_ascii_start();
+    // Its time has milliseconds and no zone, and names of a frontend and a server follow.
+    if !head.has_zone && memchr::memchr(b'/', rest).is_some() {
+        return Some(Format::Haproxy);
+    }
+    // An owner, a bucket, the time and the client.
+    clf::begins_with_address(rest).then_some(Format::S3)
 }
 
 /// A cost: `None` unless it is a whole number of at least 1.
@@ -228,13 +389,13 @@ pub(crate) fn parts(key: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     })
 }
 
-/// For a fuzz target: parses `line` with every kind of `--by` option. It must not panic, and an
-/// event must have a client and a time that a store accepts.
+/// For a fuzz target: parses the lines of a log with every kind of `--by` option. It must not
+/// panic, and an event must have a client and a time that a store accepts.
 ///
 /// # Panics
 /// The parser violates one of these guarantees.
-pub fn fuzz_line(line: &[u8]) {
-    let name = line.get(..line.len().min(8)).map(String::from_utf8_lossy).unwrap_or_default();
+pub fn fuzz_line(log: &[u8]) {
+    let name = log.get(..log.len().min(8)).map(String::from_utf8_lossy).unwrap_or_default();
     for by in [
         "ip",
         "path",
@@ -251,162 +412,18 @@ pub fn fuzz_line(line: &[u8]) {
     .chain([&*name])
     {
         let Ok(by) = by.parse::<By>() else { continue };
-        match Parser::new(by).with_cost(By::Field("bytes".into())).parse(line) {
-            Ok(parsed) => {
-                assert!(!parsed.key.is_empty() && parsed.cost != Some(0));
-                assert!(parsed.at_us < crate::time::END_US);
+        let mut parser = Parser::new(by).with_cost(By::Field("bytes".into()));
+        // The first one may be a header.
+        for line in log.split(|byte| *byte == b'\n') {
+            match parser.parse(line) {
+                Ok(None) => {}
+                Ok(Some(parsed)) => {
+                    assert!(!parsed.key.is_empty() && parsed.cost != Some(0));
+                    assert!(parsed.at_us < crate::time::END_US);
+                }
+                Err(reason) => assert!(!reason.to_string().is_empty()),
             }
-            Err(reason) => assert!(!reason.to_string().is_empty()),
         }
     }
-    let _ = crate::time::parse(line);
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::line::{path_of, without_port};
-    use super::*;
-
-    #[test]
-    fn by_is_a_word_or_a_field() {
-        assert_eq!("ip".parse(), Ok(By::Ip));
-        assert_eq!("a.b".parse(), Ok(By::Field("a.b".into())));
-        assert_eq!("".parse::<By>(), Err(ByError::Empty));
-        assert_eq!("x".repeat(257).parse::<By>(), Err(ByError::TooLong { len: 257 }));
-        assert_eq!(By::default().to_string(), "ip");
-        assert_eq!("all".parse(), Ok(By::All));
-        let several = By::Several(vec![By::Ip, By::Field("a.b".into())]);
-        assert_eq!("ip, a.b".parse(), Ok(several.clone()));
-        assert_eq!(several.to_string(), "ip,a.b");
-        assert_eq!("ip,".parse::<By>(), Err(ByError::Empty));
-        for twice in ["ip,path,ip", "ip,all"] {
-            assert!(matches!(twice.parse::<By>(), Err(ByError::Repeated { .. })), "{twice}");
-        }
-        let many: Vec<String> = (0..9).map(|n| format!("f{n}")).collect();
-        assert_eq!(many.join(",").parse::<By>(), Err(ByError::TooMany { fields: 9 }));
-    }
-
-    #[test]
-    fn a_path_is_the_target_without_host_and_query() {
-        for (target, path) in [
-            ("/a/b?c=d", "/a/b"),
-            ("/a#b", "/a"),
-            ("http://x.org/a?b", "/a"),
-            ("https://x.org", "/"),
-            ("http://x.org?b=/c", "/"),
-            ("*", "*"),
-            ("x.org:443", "x.org:443"),
-            ("/go?to=http://x.org/", "/go"),
-            ("/a://b", "/a://b"),
-            ("://b/c", "://b/c"),
-        ] {
-            assert_eq!(path_of(target.as_bytes()), path.as_bytes(), "{target}");
-        }
-    }
-
-    #[test]
-    fn only_a_port_is_taken_off() {
-        for (text, ip) in [
-            ("1.2.3.4:5678", Some("1.2.3.4")),
-            ("[2001:db8::1]:80", Some("2001:db8::1")),
-            ("2001:db8::1", None),
-            ("::ffff:1.2.3.4", None),
-            ("1.2.3.4", None),
-            ("host.example:80", None),
-        ] {
-            assert_eq!(without_port(text.as_bytes()), ip.map(str::as_bytes), "{text}");
-        }
-    }
-
-    #[test]
-    fn keys_of_several_fields_are_told_apart_and_come_back() {
-        let parser = Parser::new("user,agent".parse().unwrap());
-        let key = |user: &str, agent: &str| {
-            let line = format!(r#"{{"ip":"::1","ts":1,"user":"{user}","agent":"{agent}"}}"#);
-            parser.parse(line.as_bytes()).unwrap().key.into_owned()
-        };
-        assert_eq!(key("a,b", "c"), b"a%2Cb,c");
-        assert_ne!(key("a,b", "c"), key("a", "b,c"));
-        for (user, agent) in [("a,b", "c"), ("%2C", "%25,%"), ("100%", "%2"), ("%252C", ",,")] {
-            let key = key(user, agent);
-            let found: Vec<Cow<'_, [u8]>> = parts(&key).collect();
-            assert_eq!(found, [user.as_bytes(), agent.as_bytes()]);
-        }
-        let missing = parser.parse(br#"{"ip":"::1","ts":1,"user":"a"}"#);
-        assert_eq!(missing, Err(Reason::NoField(By::Field("agent".into()))));
-        let clf = b"::1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 17";
-        let all = Parser::new(By::All);
-        assert_eq!(&*all.parse(clf).unwrap().key, b"all");
-        assert_eq!(&*all.parse(br#"{"ip":"::1","ts":1}"#).unwrap().key, b"all");
-    }
-
-    #[test]
-    fn costs_are_whole_numbers_of_at_least_one() {
-        let parser = Parser::new(By::Ip).with_cost(By::Field("n".into()));
-        let cost = |text: &str| {
-            let line = format!(r#"{{"ip":"::1","ts":1,"n":{text}}}"#);
-            parser.parse(line.as_bytes()).map(|parsed| parsed.cost)
-        };
-        for (text, found) in [
-            ("17", Some(17)),
-            ("\"17\"", Some(17)),
-            ("4294967295", Some(u32::MAX)),
-            ("0", None),
-            ("-1", None),
-            ("1.5", None),
-            ("null", None),
-            ("\"many\"", None),
-        ] {
-            assert_eq!(cost(text), Ok(found), "{text}");
-        }
-        assert_eq!(cost("4294967296"), Err(Reason::Cost));
-        assert!(Reason::Cost.to_string().contains("4294967295"));
-        let clf = b"::1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 17";
-        let parser = Parser::new(By::Ip).with_cost(By::Field("bytes".into()));
-        assert_eq!(parser.parse(clf).unwrap().cost, Some(17));
-        assert_eq!(Parser::new(By::Ip).parse(clf).unwrap().cost, Some(1));
-    }
-
-    const PIECES: [&str; 24] = [
-        "1.2.3.4",
-        "::1",
-        "-",
-        " ",
-        "  ",
-        "[17/May/2015:10:05:03 +0000]",
-        "[",
-        "]",
-        "\"",
-        "\\",
-        "\\\"",
-        "GET /a?b HTTP/1.1",
-        "200",
-        "{",
-        "}",
-        "\"ip\":",
-        "\"ts\":",
-        "\"a\":",
-        "{\"b\":",
-        "1431857103",
-        "1e9",
-        ",",
-        "null",
-        "\u{e9}",
-    ];
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_it_panic(line in proptest::collection::vec(any::<u8>(), 0..300)) {
-            fuzz_line(&line);
-        }
-
-        #[test]
-        fn no_pieces_of_lines_make_it_panic(
-            pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..30),
-        ) {
-            fuzz_line(pieces.concat().as_bytes());
-        }
-    }
+    let _ = crate::time::parse(log);
 }

@@ -13,7 +13,7 @@ use super::request::{Request, as_text};
 use crate::error::Error;
 use crate::event::{ClientId, Clients, Event};
 use crate::order::Sorting;
-use crate::parse::{By, Column, Parsed, Parser, parts};
+use crate::parse::{By, Column, Hints, Parsed, Parser, parts};
 use crate::read::{Progress, Summary, Traffic, read_with};
 use crate::source::Lines;
 
@@ -35,6 +35,8 @@ pub struct PolicyReading {
     pub max_combinations: NonZeroUsize,
     /// How requests are sorted.
     pub sorting: Sorting,
+    /// The format of the log, and the names of its fields, as far as they are known.
+    pub hints: Hints,
 }
 
 impl Default for PolicyReading {
@@ -45,6 +47,7 @@ impl Default for PolicyReading {
             given: Vec::new(),
             max_combinations: MAX_COMBINATIONS,
             sorting: Sorting::default(),
+            hints: Hints::default(),
         }
     }
 }
@@ -110,6 +113,7 @@ impl PolicyReading {
         columns.extend(layout.columns.iter().flatten().cloned());
         let has_one = columns.len() == 1 && self.by != By::All;
         let parser = Parser::of_columns(self.by.clone(), columns);
+        let parser = parser.with_hints(self.hints.clone());
         let parser = match &layout.cost {
             None => parser,
             Some((_, column)) => parser.with_cost_column(column.clone()),
@@ -117,7 +121,7 @@ impl PolicyReading {
         let mut keys = Keys::new(&layout, policies, self.max_combinations.get())?;
         let id_of =
             |table: &mut Clients, event: &Parsed<'_>| keys.id_of(table, event, has_one).map(Some);
-        let traffic = read_with(&parser, self.sorting.clone(), lines, id_of, progress)?;
+        let traffic = read_with((parser, None), self.sorting.clone(), lines, id_of, progress)?;
         keys.check(&traffic.summary)?;
         let Keys { classes, clients, client_of, lacks_cost, .. } = keys;
         let summary = Summary { clients: clients.len(), ..traffic.summary.clone() };

@@ -10,6 +10,7 @@ use tollgate::{Limiter, ManualClock, MemoryStore, Strategy, Time};
 use super::*;
 use crate::event::{ClientId, Clients};
 use crate::order::{Sorter, Sorting};
+use crate::parse::By;
 use crate::read::{Reading, Summary};
 use crate::source::Lines;
 
@@ -27,22 +28,20 @@ fn traffic(events: &[(u64, u32)], memory_events: usize) -> Traffic {
     let stats = sorter.stats();
     let summary = Summary {
         lines: stats.events,
-        bytes: 0,
         events: stats.events,
-        without_cost: 0,
         out_of_order: stats.out_of_order,
-        unparsed: 0,
-        first_unparsed: Vec::new(),
         first_last_us: stats.first_last_us,
         clients: clients.len(),
         whole_seconds: stats.whole_seconds,
+        ..Summary::default()
     };
-    Traffic { summary, clients, ordered: sorter.finish().unwrap() }
+    Traffic { summary, clients, ordered: sorter.finish().unwrap(), descriptions: None }
 }
 
 fn read(log: &[u8]) -> Traffic {
     let lines = Lines::from_reader(Cursor::new(log.to_vec()), Path::new("x"), None);
-    Reading::default().read_lines(lines.unwrap(), |_| ()).unwrap()
+    let by = By::Field("host".to_owned());
+    Reading::by(by).read_lines(lines.unwrap(), |_| ()).unwrap()
 }
 
 fn run(traffic: &Traffic, limits: &[&str], choice: StrategyChoice) -> Report {

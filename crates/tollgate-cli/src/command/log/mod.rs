@@ -1,18 +1,16 @@
 //! Reads the logs of `replay`, `advise` and `diff`, and reports the lines that were read and those
 //! that were not.
 
-mod joined;
 mod rules;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
-use joined::Joined;
 pub(super) use rules::{Csv, Rules, deciding};
 use tollgate_logs::policy::Requests;
-use tollgate_logs::{By, Error, Lines, Progress, Summary, Traffic};
+use tollgate_logs::{By, Error, Hints, Lines, Progress, Summary, Traffic};
 
 use crate::args::LogArgs;
 use crate::input::shown;
@@ -23,6 +21,7 @@ pub(super) struct LogOptions {
     pub(super) by: By,
     pub(super) cost: Option<By>,
     pub(super) spread: Option<u64>,
+    pub(super) hints: Hints,
 }
 
 impl LogOptions {
@@ -31,7 +30,11 @@ impl LogOptions {
         if let Some(several @ (By::All | By::Several(_))) = &cost {
             bail!("--cost {several}: a cost is read from one field, such as `bytes`");
         }
-        Ok(Self { by: args.by.parse()?, cost, spread: args.spread })
+        let mut hints = Hints::default();
+        hints.format = args.format.as_deref().and_then(|name| name.parse().ok());
+        hints.time_field.clone_from(&args.time_field);
+        hints.client_field.clone_from(&args.client_field);
+        Ok(Self { by: args.by.parse()?, cost, spread: args.spread, hints })
     }
 
     /// Reads the logs by `reading`, which must find an event.
@@ -42,6 +45,9 @@ impl LogOptions {
     ) -> Result<T> {
         let traffic = read(logs, reading)?;
         let summary = traffic.summary();
+        if summary.not_addresses > summary.events {
+            bail!("{}", no_addresses(summary));
+        }
         if summary.events == 0 {
             bail!("{}", nothing(&self.by, summary));
         }
@@ -72,6 +78,27 @@ impl LogOptions {
         if summary.unparsed > 0 {
             let first = first_unparsed(summary);
             notes.push(format!("skipped {}{first}", show::count(summary.unparsed, "line")));
+        }
+        for repeat in &summary.repeats {
+            notes.push(format!(
+                "{} % of the lines of {} are in {}, too: each counts twice",
+                repeat.percent,
+                shown(&repeat.path.display().to_string()),
+                shown(&repeat.of.display().to_string())
+            ));
+        }
+        if summary.forwarded > 0 {
+            notes.push(format!(
+                "{} from a proxy of a private network: the client is the address that the proxy \
+                 passed on (--client-field names another field)",
+                lines_are(summary.forwarded)
+            ));
+        }
+        if summary.without_zone > 0 {
+            notes.push(format!(
+                "{} without a time zone: the times are taken as UTC",
+                lines_are(summary.without_zone)
+            ));
         }
         if let (Some(cost), 1..) = (&self.cost, summary.without_cost) {
             notes.push(format!(
@@ -136,11 +163,7 @@ fn read<T>(
             bar.tick();
         }
     };
-    let lines = match logs {
-        [log] => Lines::open(log)?,
-        logs => Lines::from_reader(Joined::new(logs)?, Path::new("one of the logs"), None)?,
-    };
-    let traffic = reading(lines, &mut update);
+    let traffic = reading(Lines::open_all(logs)?, &mut update);
     bar.finish_and_clear();
     Ok(traffic?)
 }
@@ -178,11 +201,32 @@ fn nothing(by: &By, summary: &Summary) -> String {
         return "the log is empty: there is nothing to replay".to_owned();
     }
     format!(
-        "no line of the log is an event with the field `{}`: skipped {}{}\nA log is common, combined or \
-         JSON lines; `--by` names another field",
+        "no line of the log is an event with the field `{}`: skipped {}{}\n`tollgate help logs` has \
+         the formats that are read; `--by` names another field",
         shown(&by.to_string()),
         show::count(summary.unparsed, "line"),
         first_unparsed(summary)
+    )
+}
+
+/// Why a log gives nothing whose clients are no addresses.
+fn no_addresses(summary: &Summary) -> String {
+    let values: Vec<String> =
+        summary.first_not_addresses.iter().map(|value| format!("`{value}`")).collect();
+    let field = &summary.not_address_field;
+    // By this name, addresses are counted alone.
+    let remedy = if field == "ip" {
+        "`--client-field` names the field with the address".to_owned()
+    } else {
+        format!(
+            "`--by {field}` counts by these values, and `--client-field` names the field with the \
+             address"
+        )
+    };
+    format!(
+        "the clients of {} are no addresses: `{field}` is {}\n{remedy}",
+        show::count(summary.not_addresses, "line"),
+        values.join(", ")
     )
 }
 

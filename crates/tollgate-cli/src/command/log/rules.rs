@@ -54,6 +54,7 @@ impl LogOptions {
     ) -> Result<Requests> {
         let mut reading = PolicyReading::by(self.by.clone());
         reading.cost = self.cost.clone();
+        reading.hints = self.hints.clone();
         reading.max_combinations = fields.max_clients;
         reading.given = fields.field.iter().map(|text| given(text)).collect::<Result<_>>()?;
         self.read(logs, |lines, update| reading.read_lines(lines, policies, update))

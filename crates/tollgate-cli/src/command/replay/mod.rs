@@ -53,6 +53,7 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     let log = LogOptions::new(&args.log)?;
     let start = Instant::now();
     let reading = Reading::by(log.by.clone()).with_cost(log.cost.clone());
+    let reading = reading.with_hints(log.hints.clone());
     let traffic = log.read(&args.logs, |lines, update| reading.read_lines(lines, update))?;
     let reading = start.elapsed();
     let traffic = Arc::new(traffic);
