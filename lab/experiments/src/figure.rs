@@ -8,8 +8,14 @@ struct Unit {
     name: &'static str,
 }
 
-/// A time as `1.2 s`: rounded up, as every wait is.
-pub(crate) fn span(us: u64) -> String {
+/// A time in microseconds as `1.2 s`: rounded up, as every wait is.
+///
+/// ```
+/// use tollgate_experiments::report::span;
+/// assert_eq!((span(1_150_000), span(90_000_000)), ("1.2 s".to_owned(), "1 min 30 s".to_owned()));
+/// ```
+#[must_use]
+pub fn span(us: u64) -> String {
     // Each bound is where the text would reach the next unit.
     match us {
         0 => "0 s".into(),

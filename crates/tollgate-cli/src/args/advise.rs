@@ -29,11 +29,17 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "SHARE")]
     pub(crate) deny_requests: Option<String>,
 
-    /// The windows to try
-    #[arg(long, value_name = "WINDOW,...", value_delimiter = ',', default_value = "1s,1m,1h")]
+    /// The longest wait of a denied client: a rate with a burst is recommended that keeps to it
+    /// [default: 10s]
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["per", "deny_requests", "cost"])]
+    pub(crate) max_wait: Option<String>,
+
+    /// Recommend a limit of one of these windows instead [default: 1s,1m,1h]
+    #[arg(long, value_name = "WINDOW,...", value_delimiter = ',')]
     pub(crate) per: Vec<String>,
 
-    /// The strategy to recommend [default: the one that lets least through at its worst]
+    /// The strategy to recommend [default: token_bucket; of a window the one that lets least
+    /// through at its worst]
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 

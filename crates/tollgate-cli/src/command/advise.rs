@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use comfy_table::Table;
 use indicatif::ProgressBar;
 use tollgate::{LimitSet, Period};
-use tollgate_experiments::report::{advice_curve, advice_html, outliers};
+use tollgate_experiments::report::{advice_curve, advice_html, outliers, span};
 use tollgate_logs::advise::{
     Advice, AdvisedLimit, BusyClient, ClientRow, Options, Progress, Step, Target, WindowAdvice,
 };
@@ -79,9 +79,18 @@ fn options(args: &Advise, log: &LogOptions) -> Result<Options> {
     if let Some(share) = &args.deny_requests {
         options.target = Target::Requests(share.parse().context("--deny-requests")?);
     }
-    let period = |text: &String| text.trim().parse::<Period>().context("--per");
-    options.periods = args.per.iter().map(period).collect::<Result<_>>()?;
+    if !args.per.is_empty() {
+        let period = |text: &String| text.trim().parse::<Period>().context("--per");
+        options.periods = args.per.iter().map(period).collect::<Result<_>>()?;
+        options.max_wait = None;
+    }
     options.strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
+    if let Some(wait) = &args.max_wait {
+        options.max_wait = Some(wait.parse().context("--max-wait")?);
+        if !options.wants_rate() {
+            bail!("--max-wait is for a rate with a burst: leave out --strategy, or give `gcra`");
+        }
+    }
     options.sets_outliers_apart = args.outliers == Outliers::Apart;
     Ok(options)
 }
@@ -158,8 +167,45 @@ fn text(advice: &Advice) -> String {
         "\nThe demand of clients in their busiest window\n\n{}\n",
         busy(advice)
     ));
+    text.push_str(&if advice.rates.is_empty() { of_windows(advice) } else { of_rates(advice) });
+    let recommended = &advice.recommended;
+    let bold = anstyle::Style::new().bold();
+    text.push_str(&format!(
+        "\n{}\n{bold}Recommended: {}{bold:#}\n  {}\n  {}\n",
+        advice_curve(advice),
+        recommended.limit,
+        wrapped(&recommended.reason, 2),
+        wrapped(&denials(advice), 2),
+    ));
+    text.push_str("\nFacts that are not in the log\n");
+    for line in &advice.cannot_know {
+        text.push_str(&format!("  - {}\n", wrapped(line, 4)));
+    }
+    text
+}
+
+/// The limits with a burst, and the outliers under the recommended one.
+fn of_rates(advice: &Advice) -> String {
+    let it = &advice.recommended;
+    let mut text = String::new();
+    if it.outliers_count > 0 {
+        let named = outliers("its burst", &it.outliers, it.outliers_count);
+        text.push_str(&format!("\n{}\n", wrapped(&format!("outliers: {named}"), 2)));
+    }
+    text.push_str(&format!(
+        "\nLimits with a burst that deny at most {} (--per shows windows)\n\n{}\n",
+        advice.target,
+        rates(advice)
+    ));
+    text
+}
+
+/// The outliers in each window, and the limits of all strategies.
+fn of_windows(advice: &Advice) -> String {
+    let mut text = String::new();
     for window in advice.windows.iter().filter(|window| window.outliers_count > 0) {
-        let words = format!("outliers in any {}: {}", window.window, outliers(window));
+        let named = outliers(&window.window, &window.outliers, window.outliers_count);
+        let words = format!("outliers in any {}: {named}", window.window);
         text.push_str(&format!("\n{}\n", wrapped(&words, 2)));
     }
     text.push_str(&format!("\nLimits that deny at most {}\n", advice.target));
@@ -170,24 +216,6 @@ fn text(advice: &Advice) -> String {
             let why = row.refused.as_deref().unwrap_or_default();
             text.push_str(&format!("  {}: {}\n", row.strategy, wrapped(why, 4)));
         }
-    }
-    let recommended = &advice.recommended;
-    let bold = anstyle::Style::new().bold();
-    text.push_str(&format!(
-        "\n{}\n{bold}Recommended: {}{bold:#}\n  {}\n  A replay of it denies {} of {}, of outliers \
-         {} \
-         of {}.\n",
-        advice_curve(advice),
-        recommended.limit,
-        wrapped(&recommended.reason, 2),
-        show::count(recommended.requests_denied, "request"),
-        show::count(recommended.clients_denied, "client"),
-        show::count(recommended.outliers_requests_denied, "request"),
-        recommended.outliers_denied,
-    ));
-    text.push_str("\nFacts that are not in the log\n");
-    for line in &advice.cannot_know {
-        text.push_str(&format!("  - {}\n", wrapped(line, 4)));
     }
     text
 }
@@ -235,6 +263,56 @@ fn busy(advice: &Advice) -> Table {
     table
 }
 
+/// The denials of a replay of the recommended limit, among all requests of the log.
+fn denials(advice: &Advice) -> String {
+    let it = &advice.recommended;
+    let requests = it.requests_denied + it.outliers_requests_denied;
+    if requests == 0 {
+        return format!(
+            "A replay of it denies none of {}.",
+            show::count(advice.requests, "request")
+        );
+    }
+    let mut text = format!(
+        "A replay of it denies {} of {} ({}), of {} of {}",
+        show::count(requests, "request"),
+        advice.requests,
+        share(requests, advice.requests),
+        show::count(it.clients_denied + it.outliers_denied, "client"),
+        advice.clients,
+    );
+    if it.outliers_count > 0 {
+        text.push_str(&format!(
+            ": {} are of {} of {}",
+            it.outliers_requests_denied,
+            it.outliers_denied,
+            show::count(it.outliers_count, "outlier")
+        ));
+    }
+    text + &format!(". The longest wait is {}.", span(it.longest_wait_us))
+}
+
+/// The rates with their bursts.
+fn rates(advice: &Advice) -> Table {
+    let mut table = show::table([
+        "limit",
+        "longest wait",
+        "in an hour at worst",
+        "clients denied",
+        "outliers denied",
+    ]);
+    for row in &advice.rates {
+        table.add_row([
+            format!("{} burst {}", row.rate, row.burst),
+            span(row.wait_us),
+            row.worst_hour.to_string(),
+            row.clients_denied.to_string(),
+            row.outliers_denied.to_string(),
+        ]);
+    }
+    table
+}
+
 fn limits(window: &WindowAdvice) -> Table {
     let mut table = show::table([
         "strategy",
@@ -243,6 +321,7 @@ fn limits(window: &WindowAdvice) -> Table {
         "clients denied",
         "outliers denied",
         "requests denied",
+        "longest wait",
         "memory",
         "Redis",
     ]);
@@ -252,7 +331,7 @@ fn limits(window: &WindowAdvice) -> Table {
     table
 }
 
-fn cells(row: &AdvisedLimit) -> [String; 8] {
+fn cells(row: &AdvisedLimit) -> [String; 9] {
     let requests = row.requests_denied.zip(row.outliers_requests_denied);
     let requests = requests.map(|(ordinary, outliers)| (ordinary + outliers).to_string());
     [
@@ -262,6 +341,7 @@ fn cells(row: &AdvisedLimit) -> [String; 8] {
         row.clients_denied.to_string(),
         row.outliers_denied.to_string(),
         requests.unwrap_or_else(|| "-".to_owned()),
+        row.longest_wait_us.map_or_else(|| "-".to_owned(), span),
         bytes(row.bytes_memory),
         bytes(row.bytes_redis),
     ]

@@ -79,19 +79,25 @@ fn keeps_its_promise(place: &Place, log: &str, options: &[&str]) -> Value {
 fn the_truth_of_a_known_log_is_recommended_and_robots_are_named() {
     let place = Place::new();
     let log = known(&place);
-    let advice = keeps_its_promise(&place, &log, &[]);
+    let advice = keeps_its_promise(&place, &log, &["--per", "1s,1m,1h"]);
     assert_eq!(advice["recommended"]["limit"], "12/m via sliding_log");
     assert_eq!(advice["recommended"]["clients_denied"], 0);
     assert_eq!(advice["recommended"]["outliers_denied"], 2);
     let minute = &advice["windows"][1];
     assert_eq!((&minute["busiest"]["p50"], &minute["busiest"]["max"]), (&12.into(), &12.into()));
-    let names: Vec<&str> = minute["outliers"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["client"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["192.0.2.1", "192.0.2.2"]);
+    let names = |of: &Value| -> Vec<String> {
+        let each = of["outliers"].as_array().unwrap().iter();
+        each.map(|it| it["client"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(minute), ["192.0.2.1", "192.0.2.2"]);
+    // With a burst, too: ten at once and one each 10 s let the people in, and not the robots.
+    let burst = keeps_its_promise(&place, &log, &[]);
+    assert_eq!(burst["recommended"]["limit"], "6/m burst 10 refill greedy via token_bucket");
+    assert_eq!(names(&burst["recommended"]), ["192.0.2.1", "192.0.2.2"]);
+    let denied = ["clients_denied", "requests_denied", "outliers_denied"];
+    assert_eq!(denied.map(|it| number(&burst["recommended"][it])), [0, 0, 2]);
+    let wait = number(&burst["recommended"]["longest_wait_us"]);
+    assert!((9_900_000..=10_000_000).contains(&wait), "{wait}");
     assert_eq!(advice["half_of_load"], 2);
     // Kept among the others, two of 102 robots are more than a thousandth: they decide.
     let kept = keeps_its_promise(&place, &log, &["--outliers", "keep", "--per", "1m"]);
@@ -111,6 +117,8 @@ fn every_kind_of_advice_keeps_its_promise_on_the_shipped_log() {
     let place = Place::new();
     for options in [
         &[][..],
+        &["--max-wait", "200ms", "--strategy", "gcra"],
+        &["--per", "1s,1m,1h"],
         &["--deny-requests", "1%"],
         &["--deny-requests", "0.5%", "--per", "10s", "--strategy", "gcra"],
         &["--deny-clients", "2%", "--per", "10s,1m", "--strategy", "sliding_window"],
@@ -156,21 +164,33 @@ fn people_get_tables_a_curve_and_what_is_not_known() {
         "10000 events of 1753 clients by ip, 2015-05-17T10:05:00Z to 2015-05-20T21:05:59Z\n",
         "half of the load is made by 124 clients (7.1 %)\n",
         "\n 1m      2     7    33      75    108 ",
-        "Limits that deny at most 0.1 % of the clients\n",
-        "  uniform: some requests of a client are at one time",
-        "units  clients ever denied\n",
+        "Limits with a burst that deny at most 0.1 % of the clients (--per shows windows)\n",
+        "\n 6/m burst 103           10 s                   463                0                 0 \n",
+        "\n 2/s burst 12          500 ms                  7212                0                 0 \n\n",
+        "burst  clients ever denied\n",
         " <- recommended\n",
-        "\nRecommended: 75/h via sliding_log\n",
+        "\nRecommended: 6/m burst 103 refill greedy via token_bucket\n",
+        "\n  A replay of it denies none of 10000 requests.\n",
         "Facts that are not in the log\n  - The demand under a limit",
         "denied clients retry",
-        "  limits = [{ subject = \"ip\", limit = \"75/h via sliding_log\" }]\n",
+        "  limits = [{ subject = \"ip\", limit = \"6/m burst 103 refill greedy via token_bucket\" }]\n",
         "note: all stamps are whole seconds",
     ] {
         assert!(out.contains(says), "{says} is not in\n{out}");
     }
     assert!(!out.contains('\x1b'), "no colours but on a terminal");
     let html = std::fs::read_to_string(page).unwrap();
-    assert!(html.contains("<svg") && html.contains("75/h via sliding_log"));
+    assert!(html.contains("<svg") && html.contains("6/m burst 103 "));
+    let (_, out, _) = place.run(&["advise", BUNDLED, "--per", "1s,1m,1h"]);
+    for says in [
+        "Limits that deny at most 0.1 % of the clients\n",
+        "  uniform: some requests of a client are at one time",
+        "units  clients ever denied\n",
+        "\nRecommended: 75/h via sliding_log\n",
+        "denies 42 requests of 10000 (0.4 %), of 1 client of 1753. The longest wait is 59\n  min 1 s.",
+    ] {
+        assert!(out.contains(says), "{says} is not in\n{out}");
+    }
     let rows = std::fs::read_to_string(csv).unwrap();
     assert_eq!(rows.lines().count(), 1_754);
     let busiest = rows.lines().find(|row| row.starts_with("66.249.73.135,482,482,"));
@@ -228,6 +248,10 @@ fn what_cannot_be_advised_on_is_an_error_with_the_remedy() {
         (&["advise", &two, "--deny-requests", "100%"], "as in `0.1%`"),
         (&["advise", &two, "--deny-clients", "1%", "--deny-requests", "1%"], "cannot be used with"),
         (&["advise", &two, "--per", "5"], "--per"),
+        (&["advise", &two, "--max-wait", "5"], "--max-wait"),
+        (&["advise", &two, "--max-wait", "5s", "--per", "1m"], "cannot be used with"),
+        (&["advise", &two, "--max-wait", "5s", "--strategy", "uniform"], "a rate with a burst"),
+        (&["advise", &two, "--max-wait", "1us"], "gives a unit back in 500us"),
         (&["advise", &two, "--per", "1s,2s,3s,4s,5s,6s,7s,8s,9s"], "give 1 to 8 windows"),
         (&["advise", &two, "--strategy", "gcr"], "did you mean `gcra`"),
         (&["advise", &two, "--max-clients", "0"], "--max-clients"),

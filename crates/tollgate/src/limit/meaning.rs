@@ -213,4 +213,32 @@ mod tests {
             assert_eq!(longest_wait(&limit), Some(Duration::from_micros(us)), "{text}");
         }
     }
+
+    /// The waits of docs/faults.md, of a limit that was used up when the clock stepped back.
+    #[test]
+    fn a_wait_after_a_step_back_has_the_debt_in_it() {
+        const HOUR_US: u64 = 3_600_000_000;
+        for (text, seconds) in [
+            ("10/10s burst 3 via gcra", 4),
+            ("10/10s burst 3 debt 0 via gcra", 1),
+            ("10/10s burst 3 via token_bucket", 4),
+            ("5/m via uniform", 24),
+            ("5/m debt 0 via uniform", 12),
+            ("1/m burst 3 refill interval via token_bucket", 60),
+            ("5/m via sliding_log", 60),
+        ] {
+            let limit: Limit = text.parse().unwrap();
+            let clock = ManualClock::at_micros(10 * HOUR_US);
+            let store = MemoryStore::builder().clock(clock.clone()).build();
+            let limiter = Limiter::new(limit.clone().into(), store);
+            let all = Ask::new("anybody").cost(limit.capacity());
+            assert!(limiter.check(all).now().unwrap().is_allowed(), "{text}");
+            clock.set(crate::Time::from_micros(9 * HOUR_US));
+            let wait = limiter.check("anybody").now().unwrap().retry_after().unwrap();
+            assert_eq!(wait, Duration::from_secs(seconds), "{text}");
+            assert!(wait <= longest_wait(&limit).unwrap(), "{text}");
+            clock.set(crate::Time::from_micros(9 * HOUR_US + seconds * 1_000_000));
+            assert!(limiter.check("anybody").now().unwrap().is_allowed(), "{text}: it is exact");
+        }
+    }
 }

@@ -6,7 +6,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::html::{NAME, POLICY, figure};
 use crate::chart::{page_colours, trade};
-use tollgate_logs::advise::{Advice, AdvisedLimit, BusyClient, WindowAdvice};
+use crate::figure::span;
+use tollgate_logs::advise::{Advice, AdvisedLimit, BusyClient, Outlier, WindowAdvice};
 use tollgate_logs::text::printable;
 use tollgate_logs::time::show;
 
@@ -39,6 +40,7 @@ pub fn advice_html(advice: &Advice) -> String {
                     p class="lead" { (lead(advice)) }
                     p { (advice.recommended.reason) }
                     (figure(&trade(advice)))
+                    @if !advice.rates.is_empty() { (of_rates(advice)) }
                     h2 { "The busiest clients" }
                     ul { @for client in &advice.busiest { li { (busy_client(client)) } } }
                     @for window in &advice.windows { (of_window(window)) }
@@ -70,7 +72,31 @@ fn lead(advice: &Advice) -> String {
     )
 }
 
-/// A busy client, and what its requests are.
+/// The rates with their bursts.
+fn of_rates(advice: &Advice) -> Markup {
+    const TITLES: [&str; 4] =
+        ["longest wait", "in an hour at worst", "clients denied", "outliers denied"];
+    html! {
+        h2 { "A rate with a burst" }
+        div class="table" role="region" aria-label="rates" tabindex="0" {
+            table {
+                thead { tr {
+                    th scope="col" { "limit" }
+                    @for title in TITLES { th scope="col" { (title) } }
+                } }
+                tbody { @for row in &advice.rates { tr {
+                    th scope="row" { (row.rate) " burst " (row.burst) }
+                    td data-label=(TITLES[0]) { (span(row.wait_us)) }
+                    td data-label=(TITLES[1]) { (row.worst_hour) }
+                    td data-label=(TITLES[2]) { (row.clients_denied) }
+                    td data-label=(TITLES[3]) { (row.outliers_denied) }
+                } } }
+            }
+        }
+    }
+}
+
+/// A busy client, with the statuses, agents and paths of its requests.
 fn busy_client(client: &BusyClient) -> Markup {
     let values = |values: &[(String, u64)]| {
         let each: Vec<String> =
@@ -99,7 +125,8 @@ fn of_window(window: &WindowAdvice) -> Markup {
             ", p99 " (busiest.p99) ", p99.9 " (busiest.p99_9) ", most " (busiest.max) "."
         }
         @if !window.outliers.is_empty() {
-            p { "Outliers: " (outliers(window)) "." }
+            @let all = outliers(&window.window, &window.outliers, window.outliers_count);
+            p { "Outliers: " (all) "." }
         }
         div class="table" role="region" aria-label=(window.window) tabindex="0" {
             table {
@@ -135,15 +162,15 @@ fn of_limit(row: &AdvisedLimit) -> Markup {
     } }
 }
 
-/// The outliers of a window in words.
+/// Outliers of a window in words; `count` is their number in all.
 #[must_use]
-pub fn outliers(window: &WindowAdvice) -> String {
-    let each = window.outliers.iter().map(|it| {
+pub fn outliers(window: &str, outliers: &[Outlier], count: u64) -> String {
+    let each = outliers.iter().map(|it| {
         let name = printable(it.client.as_bytes(), 60);
-        format!("{name} ({} in {}, {} in all)", it.busiest, window.window, it.requests)
+        format!("{name} ({} in {window}, {} in all)", it.busiest, it.requests)
     });
     let mut all = each.collect::<Vec<_>>().join(", ");
-    let more = window.outliers_count.saturating_sub(window.outliers.len() as u64);
+    let more = count.saturating_sub(outliers.len() as u64);
     if more > 0 {
         let _ = write!(all, " and {more} more");
     }
@@ -155,14 +182,14 @@ pub fn outliers(window: &WindowAdvice) -> String {
 #[must_use]
 pub fn advice_curve(advice: &Advice) -> String {
     let recommended = &advice.recommended;
-    let window = advice.windows.iter().find(|window| window.window == recommended.window);
-    let row = window
-        .and_then(|window| window.limits.iter().find(|row| row.strategy == recommended.strategy));
-    let Some(row) = row else { return String::new() };
-    let last = row.curve.len().saturating_sub(1);
-    let lines = LINES.min(row.curve.len());
+    let curves = advice.curves();
+    let Some(curve) = curves.iter().find(|it| it.of == recommended.window) else {
+        return String::new();
+    };
+    let last = curve.points.len().saturating_sub(1);
+    let lines = LINES.min(curve.points.len());
     let mut points: Vec<(u64, u64)> = (0..lines)
-        .filter_map(|n| row.curve.get(n * last / lines.saturating_sub(1).max(1)).copied())
+        .filter_map(|n| curve.points.get(n * last / lines.saturating_sub(1).max(1)).copied())
         .collect();
     let chosen = recommended.clients_denied + recommended.outliers_denied;
     points.retain(|(units, _)| *units != recommended.units);
@@ -170,7 +197,8 @@ pub fn advice_curve(advice: &Advice) -> String {
     points.sort_unstable();
     let digits = |number: u64| number.to_string().len();
     let wide = points.iter().map(|(units, _)| digits(*units)).max().unwrap_or(1).max(5);
-    let mut text = format!("{:>wide$}  clients ever denied\n", "units");
+    let units = if advice.rates.is_empty() { "units" } else { "burst" };
+    let mut text = format!("{units:>wide$}  clients ever denied\n");
     for (units, denied) in points {
         // Rounded up: nobody and one are not the same.
         let blocks = (denied * BAR).div_ceil(advice.clients.max(1));

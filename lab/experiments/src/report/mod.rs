@@ -7,6 +7,7 @@ mod measure;
 mod paragraph;
 mod text;
 
+pub use crate::figure::span;
 pub use advice::{advice_curve, advice_html, outliers};
 pub use html::html;
 pub use text::text;
@@ -14,7 +15,7 @@ pub use text::text;
 use crate::experiment::results::{
     BackendResult, CaseResult, LimitResult, NodesResult, QueueResult, Results,
 };
-use crate::figure::{length, plural, span};
+use crate::figure::{length, plural};
 use tollgate_logs::text::printable;
 use tollgate_logs::time::show;
 

@@ -36,6 +36,10 @@ pub struct Advice {
     pub busiest: Vec<BusyClient>,
     /// One for each window, from the shortest to the longest.
     pub windows: Vec<WindowAdvice>,
+    /// A limit with a burst for each rate under which a denied request waits at most as long as it
+    /// may, the slowest first, up to the first one whose least burst is at most 10; none where a
+    /// window was asked for.
+    pub rates: Vec<RateAdvice>,
     /// The recommended limit.
     pub recommended: Recommended,
     /// Facts that are not in the log.
@@ -43,6 +47,39 @@ pub struct Advice {
     /// Every client that was looked at, in the order of the log.
     #[serde(skip)]
     pub rows: Vec<ClientRow>,
+}
+
+/// How many clients a limit would ever deny, with each number of its units.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Curve<'a> {
+    /// The window, or the rate.
+    pub of: &'a str,
+    /// The limit that fits, if one does.
+    pub limit: Option<&'a str>,
+    /// Its units, or its burst.
+    pub units: u64,
+    /// Pairs of units and the clients that are ever denied with this many.
+    pub points: &'a [(u64, u64)],
+}
+
+impl Advice {
+    /// The curves to look at: that of the recommended rate, or those of all windows under the
+    /// recommended strategy.
+    #[must_use]
+    pub fn curves(&self) -> Vec<Curve<'_>> {
+        let it = &self.recommended;
+        if let Some(rate) = self.rates.iter().find(|rate| rate.rate == it.window) {
+            let RateAdvice { rate: of, limit, burst, curve, .. } = rate;
+            return vec![Curve { of, limit: Some(limit), units: *burst, points: curve }];
+        }
+        let each = self.windows.iter().filter_map(|window| {
+            let row = window.limits.iter().find(|row| row.strategy == it.strategy)?;
+            let (of, limit) = (window.window.as_str(), row.limit.as_deref());
+            Some(Curve { of, limit, units: row.units, points: &row.curve })
+        });
+        each.filter(|curve| !curve.points.is_empty()).collect()
+    }
 }
 
 /// Which clients were looked at.
@@ -105,7 +142,7 @@ pub struct Busiest {
 pub struct Outlier {
     /// Its name in printable form.
     pub client: String,
-    /// The most that it asked for in a window.
+    /// The most that it asked for in a window, or the least burst that never denies it.
     pub busiest: u64,
     /// All of its requests.
     pub requests: u64,
@@ -137,6 +174,9 @@ pub struct AdvisedLimit {
     /// Requests of outliers that are denied, where that was replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outliers_requests_denied: Option<u64>,
+    /// The longest wait of a denied request, in microseconds, where that was replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_wait_us: Option<u64>,
     /// The largest number of units that was tried and denies more than the share of requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub too_few: Option<u64>,
@@ -148,6 +188,31 @@ pub struct AdvisedLimit {
     pub curve: Vec<(u64, u64)>,
 }
 
+/// A rate, and a burst with it that fits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RateAdvice {
+    /// The rate: `6/m`.
+    pub rate: String,
+    /// The smallest burst that keeps to the share.
+    pub least: u64,
+    /// The burst of the limit: the largest that a client needs who needs at most twice the least
+    /// one, and at least 10.
+    pub burst: u64,
+    /// The text of the limit.
+    pub limit: String,
+    /// The longest wait of a denied request of one unit, in microseconds.
+    pub wait_us: u64,
+    /// The most units of one client in an hour, whatever it does.
+    pub worst_hour: u64,
+    /// Clients that are denied at least once, without outliers.
+    pub clients_denied: u64,
+    /// Outliers that are denied at least once.
+    pub outliers_denied: u64,
+    /// Pairs of a burst and the clients that are ever denied with it, outliers included.
+    pub curve: Vec<(u64, u64)>,
+}
+
 /// The recommended limit.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -156,14 +221,20 @@ pub struct Recommended {
     pub limit: String,
     /// Why this one.
     pub reason: String,
-    /// Its window.
+    /// Its window, or the rate of a limit with a burst.
     pub window: String,
     /// Its strategy.
     pub strategy: &'static str,
-    /// Its units.
+    /// Its units, or its burst.
     pub units: u64,
-    /// The most units of one client in any window.
+    /// The most units of one client in any window, or with a burst in an hour.
     pub worst_window: u64,
+    /// The longest wait of a denied request in the replay, in microseconds.
+    pub longest_wait_us: u64,
+    /// The outliers under it, the busiest first, at most [`WindowAdvice::NAMED`].
+    pub outliers: Vec<Outlier>,
+    /// How many these are in all.
+    pub outliers_count: u64,
     /// Clients that a replay of it denies at least once, without outliers.
     pub clients_denied: u64,
     /// Outliers that a replay of it denies at least once.

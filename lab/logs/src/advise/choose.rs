@@ -2,12 +2,15 @@
 
 use tollgate::{MAX_BARE_UNITS, Period, Strategy};
 
-use super::advice::{Advice, AdvisedLimit, Busiest, Outlier, Recommended, Sampled, WindowAdvice};
+use super::advice::{Advice, AdvisedLimit, Busiest, Recommended, Sampled, WindowAdvice};
+use super::burst::Bursts;
 use super::clients;
 use super::cost::Subjects;
-use super::outliers::outliers;
+use super::named::named;
+use super::of_rate;
+use super::outliers::{ordinary, outliers};
 use super::policy::{self, dimensions};
-use super::scan::{Busy, Profile, Sample, Scan};
+use super::scan::{Busy, Profile, Sample, Scan, Window};
 use super::search::search;
 use super::simulate::{Denied, Who, simulate};
 use super::table::{Clients, limit_of};
@@ -37,7 +40,7 @@ pub(super) fn advice(
         traffic.clients.ids().filter(|id| traffic.clients.is_sampled(*id)).collect();
     let subjects = subjects(traffic, options, &ids);
     let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or_default();
-    let apart: Vec<Vec<bool>> = scan.windows.iter().map(|it| apart(&it.busy, options)).collect();
+    let apart: Vec<Vec<bool>> = scan.windows.iter().map(|window| apart(window, options)).collect();
     let of_windows = scan.windows.iter().zip(periods).zip(&apart);
     let all: Vec<Clients<'_>> = of_windows
         .map(|((window, period), is_outlier)| Clients {
@@ -53,7 +56,8 @@ pub(super) fn advice(
         let row = |strategy: &Strategy| {
             clients.row(*strategy, clients.units(*strategy, options.target), &subjects)
         };
-        let outliers = named(traffic, &ids, clients);
+        let demand: Vec<u64> = clients.window.busy.iter().map(Busy::busiest).collect();
+        let outliers = named(traffic, &ids, (&demand, clients.profiles, clients.is_outlier));
         windows.push(WindowAdvice {
             window: clients.period.to_string(),
             window_us: clients.period.as_micros(),
@@ -65,12 +69,18 @@ pub(super) fn advice(
             limits: Strategy::RATES.iter().map(row).collect(),
         });
     }
-    let chosen = chosen_window(&windows, options)?;
-    let (Some(clients), Some(window)) = (all.get(chosen), windows.get_mut(chosen)) else {
-        return Err(none_fits(options));
+    let bursts = Bursts::new(&scan.buckets, options);
+    let recommended = match bursts.best() {
+        Some(best) => of_rate::recommend(traffic, (sample, scan, &ids), options, &best, go)?,
+        None => {
+            let chosen = chosen_window(&windows, options)?;
+            let (Some(clients), Some(window)) = (all.get(chosen), windows.get_mut(chosen)) else {
+                return Err(none_fits(options));
+            };
+            measure(traffic, sample, clients, (options, &subjects), window, go)?;
+            recommend(&windows, chosen, options, clients)?
+        }
     };
-    measure(traffic, sample, clients, (options, &subjects), window, go)?;
-    let recommended = recommend(&windows, chosen, options, clients)?;
     Ok(Advice {
         events: traffic.summary.events,
         unparsed: traffic.summary.unparsed,
@@ -86,9 +96,10 @@ pub(super) fn advice(
             events_left_out: traffic.summary.events
                 - scan.profiles.iter().map(|profile| profile.requests).sum::<u64>(),
         },
-        target: target_text(options.target),
+        target: options.target.to_string(),
         half_of_load: half_of_load(&scan.profiles),
         busiest: clients::busiest(traffic, scan),
+        rates: bursts.rates,
         recommended,
         cannot_know: cannot_know(traffic, options, &windows),
         rows: clients::rows(traffic, sample, scan),
@@ -103,11 +114,13 @@ fn subjects(traffic: &Traffic, options: &Options, ids: &[ClientId]) -> Subjects 
     Subjects { lengths: ids.iter().map(length).collect() }
 }
 
-fn apart(busy: &[Busy], options: &Options) -> Vec<bool> {
+fn apart(window: &Window, options: &Options) -> Vec<bool> {
     if !options.sets_outliers_apart {
-        return vec![false; busy.len()];
+        return vec![false; window.busy.len()];
     }
-    outliers(&busy.iter().map(Busy::busiest).collect::<Vec<_>>())
+    // Costs may be of any size.
+    let ordinary = if options.cost.is_some() { 0 } else { ordinary(window.period_us) };
+    outliers(&window.busy.iter().map(Busy::busiest).collect::<Vec<_>>(), ordinary)
 }
 
 fn busiest(clients: &Clients<'_>) -> Busiest {
@@ -143,22 +156,6 @@ fn burst(short: &Clients<'_>, long: &Clients<'_>) -> Option<u64> {
         .collect();
     all.sort_unstable();
     all.get(all.len().div_ceil(2).checked_sub(1)?).copied()
-}
-
-fn named(traffic: &Traffic, ids: &[ClientId], clients: &Clients<'_>) -> Vec<Outlier> {
-    let each = ids.iter().zip(&clients.window.busy).zip(clients.profiles).zip(clients.is_outlier);
-    let mut all: Vec<(u64, u64, ClientId)> = each
-        .filter(|(_, is_outlier)| **is_outlier)
-        .map(|(((id, busy), profile), _)| (busy.busiest(), profile.requests, *id))
-        .collect();
-    all.sort_unstable_by(|one, other| (other.0, other.1, one.2).cmp(&(one.0, one.1, other.2)));
-    all.truncate(WindowAdvice::NAMED);
-    let outlier = |(busiest, requests, id)| Outlier {
-        client: traffic.clients.printable(id).unwrap_or_default(),
-        busiest,
-        requests,
-    };
-    all.into_iter().map(outlier).collect()
 }
 
 fn half_of_load(profiles: &[Profile]) -> u64 {
@@ -249,6 +246,7 @@ fn measure(
         row.outliers_denied = denied.outliers;
         row.requests_denied = Some(denied.requests);
         row.outliers_requests_denied = Some(denied.outliers_requests);
+        row.longest_wait_us = Some(denied.longest_wait_us);
     }
     Ok(())
 }
@@ -273,8 +271,9 @@ fn recommend(
         .ok_or_else(none)?;
     let limit = row.limit.clone().ok_or_else(none)?;
     let reason = reason(windows, window, row, options, clients);
+    let ordinary = clients.is_outlier.iter().filter(|is| !**is).count();
     Ok(Recommended {
-        policy: policy::text(options, &limit, &reason, clients),
+        policy: policy::text(options, (&limit, &reason), ordinary, clients.profiles),
         limit,
         reason,
         window: window.window.clone(),
@@ -285,14 +284,10 @@ fn recommend(
         outliers_denied: row.outliers_denied,
         requests_denied: row.requests_denied.unwrap_or_default(),
         outliers_requests_denied: row.outliers_requests_denied.unwrap_or_default(),
+        longest_wait_us: row.longest_wait_us.unwrap_or_default(),
+        outliers: window.outliers.clone(),
+        outliers_count: window.outliers_count,
     })
-}
-
-fn target_text(target: Target) -> String {
-    match target {
-        Target::Clients(share) => format!("{share} of the clients"),
-        Target::Requests(share) => format!("{share} of the requests"),
-    }
 }
 
 /// Why this window, this number and this strategy.
@@ -319,13 +314,13 @@ fn reason(
             "{} denies {} of {ordinary} clients, which is at most {}",
             with_units(row, window),
             row.clients_denied,
-            target_text(options.target)
+            options.target
         ),
         Target::Requests(_) => format!(
             "{} denies {} requests of {ordinary} clients, which is at most {}",
             with_units(row, window),
             row.requests_denied.unwrap_or_default(),
-            target_text(options.target)
+            options.target
         ),
     };
     if let (Target::Requests(_), Some(too_few)) = (options.target, row.too_few.filter(|it| *it > 0))

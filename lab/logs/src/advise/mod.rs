@@ -23,9 +23,12 @@
 //! ```
 
 mod advice;
+mod burst;
 mod choose;
 mod clients;
 mod cost;
+mod named;
+mod of_rate;
 mod outliers;
 mod policy;
 mod ramp;
@@ -35,10 +38,12 @@ mod simulate;
 mod table;
 mod tolerance;
 
+use std::fmt;
+
 use tollgate::{Period, Strategy, Unit};
 
 pub use self::advice::{
-    Advice, AdvisedLimit, Busiest, Outlier, Recommended, Sampled, WindowAdvice,
+    Advice, AdvisedLimit, Busiest, Curve, Outlier, RateAdvice, Recommended, Sampled, WindowAdvice,
 };
 pub use self::clients::{BusyClient, ClientRow};
 use self::scan::{Sample, Scan};
@@ -63,6 +68,25 @@ pub enum Target {
     Requests(Tolerance),
 }
 
+impl Target {
+    /// How many of so many clients may be denied, at least.
+    fn clients_of(self, clients: u64) -> u64 {
+        match self {
+            Self::Clients(share) => share.of_rounded_down(clients),
+            Self::Requests(_) => 0,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clients(share) => write!(f, "{share} of the clients"),
+            Self::Requests(share) => write!(f, "{share} of the requests"),
+        }
+    }
+}
+
 /// The settings of an advice.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -79,6 +103,9 @@ pub struct Options {
     pub periods: Vec<Period>,
     /// The strategy to recommend; by default the best.
     pub strategy: Option<Strategy>,
+    /// A rate with a burst is recommended under which a denied request waits at most so long: by
+    /// default 10 s. `None` recommends a window; see [`Options::wants_rate`].
+    pub max_wait: Option<Period>,
     /// Whether outliers are left out of percentiles and tolerances.
     pub sets_outliers_apart: bool,
 }
@@ -94,6 +121,7 @@ impl Default for Options {
             target: Target::Clients(Tolerance::from_ppm(1_000).unwrap_or(Tolerance::NONE)),
             periods: periods.into_iter().filter_map(Period::from_micros).collect(),
             strategy: None,
+            max_wait: Period::from_micros(10 * SECOND_US),
             sets_outliers_apart: true,
         }
     }
@@ -104,6 +132,17 @@ impl Options {
     #[must_use]
     pub fn by(by: By) -> Self {
         Self { by, ..Self::default() }
+    }
+
+    /// Whether a rate with a burst is recommended, and not a window: with a longest wait, for a
+    /// share of the clients, without costs, and with no strategy that has no burst.
+    #[must_use]
+    pub fn wants_rate(&self) -> bool {
+        let has_burst = |it| matches!(it, Strategy::TokenBucket | Strategy::Gcra);
+        self.max_wait.is_some()
+            && matches!(self.target, Target::Clients(_))
+            && self.cost.is_none()
+            && self.strategy.is_none_or(has_burst)
     }
 }
 
@@ -146,9 +185,18 @@ pub fn advise(traffic: &Traffic, options: &Options, go: &mut Go<'_>) -> Result<A
     let sample = Sample::new(traffic);
     let periods = periods(options)?;
     check(traffic, &sample, options)?;
+    if let (Some(wait), true) = (options.max_wait, options.wants_rate())
+        && burst::FASTEST_US > wait.as_micros()
+    {
+        let why = format!(
+            "the fastest rate that is tried gives a unit back in {}us: nobody waits at most {wait}",
+            burst::FASTEST_US
+        );
+        return Err(Error::Advice { why });
+    }
     let with_buckets: Vec<(u64, u64)> =
         periods.iter().map(|period| (period.as_micros(), table::bucket_us(*period))).collect();
-    let scan = Scan::new(traffic, &sample, &with_buckets, go)?;
+    let scan = Scan::new(traffic, &sample, (&with_buckets, options.wants_rate()), go)?;
     choose::advice(traffic, options, (&sample, &scan, &periods), go)
 }
 

@@ -6,14 +6,28 @@ const GAP: u64 = 4;
 /// At most one in this many clients is an outlier.
 const AT_MOST_ONE_IN: usize = 20;
 
+/// A client that opens one page with so many assets is not an outlier.
+pub(super) const PAGE: u64 = 100;
+
+/// A client that asks once in this time is not one either, such as a monitor.
+const STEADY_US: u64 = 10_000_000;
+
+/// The demand in a window up to which a client is not an outlier.
+pub(super) fn ordinary(window_us: u64) -> u64 {
+    PAGE + window_us / STEADY_US
+}
+
 /// Whether each of these clients is an outlier, by its demand in its busiest window. The lowest gap
-/// counts that is [`GAP`] times wide, with at most one in [`AT_MOST_ONE_IN`] clients above it.
-pub(super) fn outliers(busiest: &[u64]) -> Vec<bool> {
+/// counts that is [`GAP`] times wide, with at most one in [`AT_MOST_ONE_IN`] clients above it. A
+/// client with a demand of at most `ordinary` is not an outlier.
+pub(super) fn outliers(busiest: &[u64], ordinary: u64) -> Vec<bool> {
     let mut sorted = busiest.to_vec();
     sorted.sort_unstable_by(|one, other| other.cmp(one));
     let most = sorted.len() / AT_MOST_ONE_IN;
     let gap = sorted.windows(2).take(most).rev().find_map(|pair| match pair {
-        [above, below] if *above >= GAP.saturating_mul((*below).max(1)) => Some(*above),
+        [above, below] if *above > ordinary && *above >= GAP.saturating_mul((*below).max(1)) => {
+            Some(*above)
+        }
         _ => None,
     });
     busiest.iter().map(|units| gap.is_some_and(|gap| *units >= gap)).collect()
@@ -28,7 +42,7 @@ mod tests {
         let of = |top: &[u64], rest: usize| {
             let mut all = vec![10; rest];
             all.extend_from_slice(top);
-            outliers(&all).iter().filter(|is| **is).count()
+            outliers(&all, 0).iter().filter(|is| **is).count()
         };
         assert_eq!(of(&[40], 39), 1);
         assert_eq!(of(&[39], 39), 0, "less than four times");
@@ -37,6 +51,10 @@ mod tests {
         assert_eq!(of(&[40, 40, 40], 57), 3, "three of 60");
         assert_eq!(of(&[40, 40, 40], 56), 0, "no more than one in 20");
         assert_eq!(of(&[1_000], 18), 0, "of 19 none");
-        assert!(outliers(&[]).is_empty());
+        assert!(outliers(&[], 0).is_empty());
+        let mut monitors = vec![12; 60];
+        monitors.extend([60, 60]);
+        let number = |ordinary| outliers(&monitors, ordinary).iter().filter(|is| **is).count();
+        assert_eq!((number(59), number(60)), (2, 0), "once a minute is ordinary in an hour");
     }
 }

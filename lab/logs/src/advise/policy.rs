@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tollgate::Unit;
 
 use super::Options;
-use super::table::Clients;
+use super::scan::Profile;
 use crate::parse::By;
 
 /// The name of the policy.
@@ -53,9 +53,13 @@ fn of_field(name: &str) -> String {
 }
 
 /// The text of the file.
-pub(super) fn text(options: &Options, limit: &str, reason: &str, clients: &Clients<'_>) -> String {
+pub(super) fn text(
+    options: &Options,
+    (limit, reason): (&str, &str),
+    ordinary: usize,
+    profiles: &[Profile],
+) -> String {
     let mut text = String::new();
-    let ordinary = clients.is_outlier.iter().filter(|is| !**is).count();
     comment(
         &mut text,
         &format!("Made by tollgate advise from {ordinary} clients by {}.", options.by),
@@ -75,7 +79,7 @@ pub(super) fn text(options: &Options, limit: &str, reason: &str, clients: &Clien
             &mut text,
             "The cost must be known before the request is answered: your front gives this field.",
         );
-        let max = clients.profiles.iter().map(|profile| profile.largest).max().unwrap_or(1);
+        let max = profiles.iter().map(|profile| profile.largest).max().unwrap_or(1);
         let from = of_cost(cost);
         let amount = format!("{{ from = \"{from}\", max = {max}, otherwise = 1 }}");
         let _ = match options.unit {

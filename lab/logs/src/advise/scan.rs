@@ -4,6 +4,7 @@ use std::iter::Peekable;
 
 use tollgate::Strategy;
 
+use super::burst::Buckets;
 use super::ramp::{Asked, Ramp};
 use super::{Go, Progress, Step};
 use crate::error::Error;
@@ -198,18 +199,22 @@ fn leave(
 /// The result of the pass.
 pub(super) struct Scan {
     pub(super) profiles: Vec<Profile>,
+    /// In the order of the profiles; empty where no rate with a burst is wanted.
+    pub(super) buckets: Vec<Buckets>,
     /// In the order of the periods.
     pub(super) windows: Vec<Window>,
 }
 
 impl Scan {
     /// Reads all events of the sample; `periods` are the windows and their sub-buckets.
+    /// `has_bursts` says whether rates with a burst are wanted, too.
     pub(super) fn new(
         traffic: &Traffic,
         sample: &Sample,
-        periods: &[(u64, u64)],
+        (periods, has_bursts): (&[(u64, u64)], bool),
         go: &mut Go<'_>,
     ) -> Result<Self, Error> {
+        let mut buckets = vec![Buckets::default(); if has_bursts { sample.len() } else { 0 }];
         let fresh = Profile { gap_us: u64::MAX, ..Profile::default() };
         let mut profiles = vec![fresh; sample.len()];
         let windows = periods.iter().map(|periods| Counting::new(traffic, sample.len(), *periods));
@@ -222,6 +227,10 @@ impl Scan {
                 && let Some(profile) = profiles.get_mut(place)
             {
                 let total = profile.units;
+                if let Some(buckets) = buckets.get_mut(place) {
+                    // The first request finds an empty backlog, whatever the time.
+                    buckets.count(u64::from(event.cost), event.at_us - profile.last_us);
+                }
                 profile.count(&event);
                 for window in &mut windows {
                     window.count(sample, &event, (place, total))?;
@@ -233,7 +242,7 @@ impl Scan {
             }
         }
         let done = |it: Counting<'_>| Window { period_us: it.period_us, busy: it.busy };
-        Ok(Self { profiles, windows: windows.into_iter().map(done).collect() })
+        Ok(Self { profiles, buckets, windows: windows.into_iter().map(done).collect() })
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Denied {
     pub(super) requests: u64,
     pub(super) outliers: u64,
     pub(super) outliers_requests: u64,
+    /// The longest wait of a denied request.
+    pub(super) longest_wait_us: u64,
 }
 
 /// The clients of a simulation, by their dense numbers.
@@ -61,8 +63,10 @@ pub(super) fn simulate(
             }
         }
         decider.decide(&batch, &mut verdicts)?;
-        for (event, _) in batch.iter().zip(&verdicts).filter(|(_, it)| !it.is_admitted) {
+        for (event, verdict) in batch.iter().zip(&verdicts).filter(|(_, it)| !it.is_admitted) {
             let Some(place) = sample.place(event) else { continue };
+            let wait_us = verdict.retry_after_us.unwrap_or_default();
+            denied.longest_wait_us = denied.longest_wait_us.max(wait_us);
             let is_outlier = is_outlier.get(place).copied().unwrap_or(false);
             let is_first =
                 was_denied.get_mut(place).is_some_and(|was| !std::mem::replace(was, true));

@@ -48,7 +48,7 @@ pub(super) struct Clients<'s> {
 }
 
 /// A client: its least number of units, its requests, and whether it is an outlier.
-type Ranked = (u64, u64, bool);
+pub(super) type Ranked = (u64, u64, bool);
 
 impl Clients<'_> {
     /// All clients by their least number of units under this strategy, the largest first.
@@ -125,6 +125,7 @@ impl Clients<'_> {
             outliers_denied: 0,
             requests_denied: None,
             outliers_requests_denied: None,
+            longest_wait_us: None,
             too_few: None,
             bytes_memory: 0,
             bytes_redis: 0,
@@ -164,7 +165,7 @@ impl Clients<'_> {
 
 /// How many clients are ever denied with this many units: at each number where that changes, or at
 /// [`CURVE`] of them.
-fn curve(ranked: &[Ranked]) -> Vec<(u64, u64)> {
+pub(super) fn curve(ranked: &[Ranked]) -> Vec<(u64, u64)> {
     let mut points: Vec<(u64, u64)> = Vec::new();
     for ((least, ..), above) in ranked.iter().zip(0..) {
         if *least != NEVER && points.last().is_none_or(|(units, _)| units != least) {

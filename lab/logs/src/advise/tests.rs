@@ -38,6 +38,11 @@ fn with_costs() -> Reading {
     by_name().with_cost(Some(By::Field("n".into())))
 }
 
+/// Options that ask for a window.
+fn windows() -> Options {
+    Options { max_wait: None, ..Options::default() }
+}
+
 fn advised(traffic: &Traffic, options: &Options) -> Advice {
     advise(traffic, options, &mut |_| Ok(())).unwrap()
 }
@@ -77,7 +82,7 @@ fn known(people: u32, most: u64, robots: u32) -> String {
 fn the_recommendation_is_the_truth_of_a_known_log() {
     for (people, most, robots) in [(300, 12, 4), (100, 30, 0), (40, 7, 2)] {
         let traffic = read(known(people, most, robots), by_name());
-        let advice = advised(&traffic, &Options::default());
+        let advice = advised(&traffic, &windows());
         let minute = &advice.windows[1];
         assert_eq!((minute.busiest.p50, minute.busiest.max), (most, most));
         assert_eq!(minute.outliers_count, u64::from(robots), "robots are apart");
@@ -94,6 +99,75 @@ fn the_recommendation_is_the_truth_of_a_known_log() {
         // One unit less denies the people.
         let less = &replayed(&traffic, &format!("{}/1m via sliding_log", most - 1)).cases[0];
         assert_eq!(less.clients_denied, u64::from(people + robots));
+    }
+}
+
+/// People who open pages of 75 assets, a monitor, and one who asks as fast as it can.
+fn pages(people: u32, with_abuser: bool) -> String {
+    let mut events = Vec::new();
+    for client in 0..people {
+        for page in 0..4 {
+            let begin = page * 900_000 + u64::from(client) * 1_237;
+            events.extend((0..75).map(|n| (begin + n * 40, client, 1)));
+        }
+    }
+    events.extend((0..60).map(|minute| (minute * 60_000, people, 1)));
+    if with_abuser {
+        events.extend((0..3_600 * 20).map(|n| (n * 50, people + 1, 1)));
+    }
+    events.sort_unstable();
+    log(events)
+}
+
+#[test]
+fn a_burst_lets_pages_load_and_an_abuser_not() {
+    for with_abuser in [false, true] {
+        let traffic = read(pages(200, with_abuser), by_name());
+        let advice = advised(&traffic, &Options::default());
+        let it = &advice.recommended;
+        assert_eq!((it.clients_denied, it.requests_denied), (0, 0), "{}", it.limit);
+        assert_eq!(it.outliers_denied, u64::from(with_abuser), "{}", it.limit);
+        assert!((70..=75).contains(&it.units) && it.limit.contains(" burst "), "{}", it.limit);
+        assert!(it.longest_wait_us <= 10_000_000, "{}", it.longest_wait_us);
+        if with_abuser {
+            assert_eq!(it.outliers[0].client, "c201");
+            // Of 20 a second, a few in an hour get through.
+            assert!(it.outliers_requests_denied > 71_000, "{}", it.outliers_requests_denied);
+        }
+    }
+}
+
+/// Each limit with a burst denies as many clients as it says, and one unit less too many.
+#[test]
+fn a_burst_is_the_least_that_keeps_to_the_share() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/data/semicomplete_access.log.gz");
+    let traffic = Reading::default().read(&path, |_| ()).unwrap();
+    for (text, max_wait) in [("0.1%", "10s"), ("0%", "1m"), ("2%", "100ms")] {
+        let options = Options {
+            target: Target::Clients(share(text)),
+            max_wait: Some(max_wait.parse().unwrap()),
+            sets_outliers_apart: false,
+            ..Options::default()
+        };
+        let advice = advised(&traffic, &options);
+        let may_be_denied = share(text).of_rounded_down(advice.clients);
+        for row in &advice.rates {
+            assert!(row.wait_us <= max_wait.parse::<Period>().unwrap().as_micros());
+            let case = &replayed(&traffic, &row.limit).cases[0];
+            assert_eq!(case.clients_denied, row.clients_denied, "{}", row.limit);
+            assert!(row.clients_denied <= may_be_denied, "{}", row.limit);
+            assert!((row.least..=(2 * row.least).max(10)).contains(&row.burst), "{row:?}");
+            let burst = format!("burst {} ", row.burst);
+            let less = row.limit.replace(&burst, &format!("burst {} ", row.least - 1));
+            if row.least > 1 {
+                let case = &replayed(&traffic, &less).cases[0];
+                assert!(case.clients_denied > may_be_denied, "{less}");
+            }
+        }
+        let it = &advice.recommended;
+        let case = &replayed(&traffic, &it.limit).cases[0];
+        assert_eq!((case.clients_denied, case.denied), (it.clients_denied, it.requests_denied));
     }
 }
 
@@ -115,7 +189,7 @@ fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {
                 target,
                 periods: vec![period.parse().unwrap()],
                 sets_outliers_apart,
-                ..Options::default()
+                ..windows()
             };
             let advice = advised(&traffic, &options);
             let window = &advice.windows[0];
@@ -173,11 +247,11 @@ fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {
 #[test]
 fn an_even_client_is_no_burst_and_one_of_a_second_is() {
     let even = log((0..1_200).flat_map(|n| [(n * 500, 0, 1), (n * 500 + 1, 1, 1)]));
-    let advice = advised(&read(even, by_name()), &Options::default());
+    let advice = advised(&read(even, by_name()), &windows());
     // Two a second: the mean of the minute.
     assert_eq!((advice.windows[0].busiest.max, advice.windows[0].burst_tenths), (2, Some(10)));
     let once = log((0..40).flat_map(|n| [(n / 20 * 900_000 + n % 20, 0, 1), (n * 1_000, 1, 1)]));
-    let advice = advised(&read(once, by_name()), &Options::default());
+    let advice = advised(&read(once, by_name()), &windows());
     // Twenty together are sixty times their mean over the minute; the median of two is the lower.
     assert_eq!(advice.windows[0].busiest.max, 20);
     assert_eq!(advice.windows[0].burst_tenths, Some(15));
@@ -190,7 +264,7 @@ fn what_says_nothing_is_refused_with_the_reason() {
         let traffic = read(log, by_name());
         advise(&traffic, options, &mut |_| Ok(())).unwrap_err().to_string()
     };
-    let options = Options::default();
+    let options = windows();
     assert!(error(String::new(), &options).contains("no event"));
     let one = log((0..100).map(|n| (n * 1_000, 0, 1)));
     assert!(error(one.clone(), &options).contains("of one client by ip"));
@@ -205,10 +279,11 @@ fn what_says_nothing_is_refused_with_the_reason() {
     assert!(error(twice, &uniform).contains("no limit fits"), "uniform");
     // One count for all is one client, and says enough.
     let traffic = read(one, Reading::by(By::All));
-    let advice = advised(&traffic, &Options::by(By::All));
+    let advice = advised(&traffic, &Options { by: By::All, ..windows() });
     assert_eq!(advice.recommended.clients_denied, 0);
     assert!(advice.recommended.policy.contains("\"everybody=all\""));
-    let stopped = advise(&traffic, &Options::by(By::All), &mut |_| Err(Error::Stopped));
+    let stopped =
+        advise(&traffic, &Options { by: By::All, ..windows() }, &mut |_| Err(Error::Stopped));
     assert!(matches!(stopped, Err(Error::Stopped)));
 }
 
@@ -224,11 +299,11 @@ fn a_sample_is_looked_at_as_if_its_clients_were_alone() {
     let whole = read(events(&|_| true), by_name().with_max_clients(most));
     let one_in = whole.clients.one_in();
     assert!(one_in > 1);
-    let sampled = advised(&whole, &Options::default());
+    let sampled = advised(&whole, &windows());
     assert!(sampled.clients <= 40 && sampled.sampled.one_in == one_in);
     let names: Vec<&str> = sampled.rows.iter().map(|row| row.client.as_str()).collect();
     let part = events(&|client| names.contains(&format!("c{client}").as_str()));
-    let alone = advised(&read(part, by_name()), &Options::default());
+    let alone = advised(&read(part, by_name()), &windows());
     assert_eq!(alone.sampled.one_in, 1);
     assert_eq!(sampled.requests, alone.requests);
     assert_eq!(sampled.rows, alone.rows);
@@ -240,7 +315,7 @@ fn a_sample_is_looked_at_as_if_its_clients_were_alone() {
 #[test]
 fn a_client_is_a_row_that_a_spreadsheet_reads() {
     let log = log((0..20).map(|n| (n * 6_000, u32::try_from(n % 2).unwrap(), 1)));
-    let advice = advised(&read(log, by_name()), &Options::default());
+    let advice = advised(&read(log, by_name()), &windows());
     let windows: Vec<&str> = advice.windows.iter().map(|it| it.window.as_str()).collect();
     let header = ClientRow::header(&windows);
     let cells = header.split(',').count();
@@ -276,7 +351,7 @@ proptest! {
         let traffic = read(log(events), with_costs().with_sorting(sorting));
         let options = Options {
             periods: vec![period.parse().unwrap()],
-            ..Options::default()
+            ..windows()
         };
         let advice = advised(&traffic, &options);
         for (place, strategy) in Strategy::RATES.iter().enumerate() {
@@ -329,7 +404,7 @@ proptest! {
         let sample = Sample::new(&traffic);
         let period: Period = "1s".parse().unwrap();
         let windows = [(period.as_micros(), bucket_us(period))];
-        let scan = Scan::new(&traffic, &sample, &windows, &mut |_| Ok(())).unwrap();
+        let scan = Scan::new(&traffic, &sample, (&windows, false), &mut |_| Ok(())).unwrap();
         let is_outlier: Vec<bool> = (0..sample.len()).map(|place| place % one_in == 0).collect();
         let (window, profiles) = (&scan.windows[0], &scan.profiles[..]);
         let clients = Clients {

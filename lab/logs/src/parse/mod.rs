@@ -89,7 +89,7 @@ impl Parser {
 
     fn with(by: By, columns: Vec<Column>, cost: Option<usize>, hints: Hints) -> Self {
         let json = json::Fields::new(&columns, &hints);
-        let fixed = Fixed::new(&columns, &hints);
+        let fixed = Fixed::default();
         Self { by, columns, cost, hints, json, fixed, header: None, has_begun: false }
     }
 
@@ -203,8 +203,9 @@ impl Parser {
             return self.parsed(Values::Row(table, &row)).map(Some);
         }
         let head = clf::Head::parse(line);
-        let fixed = format_of(line, head.as_ref().ok());
-        if let Some(table) = fixed.and_then(|format| self.fixed.of(format, line)) {
+        let fixed = format_of(line, head.as_ref().ok())
+            .and_then(|format| self.fixed.place(format, line, (&self.columns, &self.hints)));
+        if let Some(table) = fixed.and_then(|place| self.fixed.get(place)) {
             self.is_of(table.format)?;
             let row = table.fixed_row(line)?;
             return self.parsed(Values::Row(table, &row)).map(Some);

@@ -92,25 +92,33 @@ const FIXED: [(Format, &str); 6] = [
 /// The place of the second form of Envoy's lines in [`FIXED`]: Istio's.
 const ISTIO: usize = 4;
 
-/// The columns of all formats with fixed places.
-#[derive(Debug)]
-pub(super) struct Fixed([Table; FIXED.len()]);
+/// The columns of the formats with fixed places, made when the first line of each comes.
+#[derive(Debug, Default)]
+pub(super) struct Fixed([Option<Table>; FIXED.len()]);
 
 impl Fixed {
-    pub(super) fn new(columns: &[Column], hints: &Hints) -> Self {
-        Self(FIXED.map(|(format, names)| {
-            let names = names.split_ascii_whitespace().map(str::to_owned).collect();
-            Table::new(format, Split::Words, names, columns, hints)
-        }))
-    }
-
-    /// The columns of a line of this format.
-    pub(super) fn of(&self, format: Format, line: &[u8]) -> Option<&Table> {
-        let place = FIXED.iter().position(|(it, _)| *it == format)?;
+    /// The place of the columns of a line of this format, for [`Self::get`].
+    pub(super) fn place(
+        &mut self,
+        format: Format,
+        line: &[u8],
+        (columns, hints): (&[Column], &Hints),
+    ) -> Option<usize> {
+        let first = FIXED.iter().position(|(it, _)| *it == format)?;
         // Istio has words behind the flags, and Envoy a number.
         let is_istio = format == Format::Envoy
             && words(line, 5).last().is_some_and(|it| !it.iter().all(u8::is_ascii_digit));
-        self.0.get(if is_istio { ISTIO } else { place })
+        let place = if is_istio { ISTIO } else { first };
+        let (format, names) = FIXED.get(place)?;
+        self.0.get_mut(place)?.get_or_insert_with(|| {
+            let names = names.split_ascii_whitespace().map(str::to_owned).collect();
+            Table::new(*format, Split::Words, names, columns, hints)
+        });
+        Some(place)
+    }
+
+    pub(super) fn get(&self, place: usize) -> Option<&Table> {
+        self.0.get(place)?.as_ref()
     }
 }
 

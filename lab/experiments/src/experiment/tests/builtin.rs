@@ -104,6 +104,9 @@ fn the_bytes_of_a_test_of_the_zoo_are_its_own() {
     };
     // 300 times in one log, and 400 gates of a few words each: together they take more.
     assert!((2_400..12_000).contains(&log) && gates > 4 * log, "{held:?}");
+    let words = include_str!("../../../../../docs/lab.md").replace('\n', " ").replace(',', "");
+    let says = format!("gates take {gates} bytes in memory where one log of 300 takes {log} (");
+    assert!(words.contains(&says), "docs/lab.md: {says}");
     assert_eq!(again, (Some(1), Some(log)), "no caller of the test before is counted in");
     assert!(new.0 >= Some(400), "{held:?}");
     for case in &results.cases {
