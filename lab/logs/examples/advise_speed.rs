@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("replay of {LIMIT}, every strategy: {}", seconds(start.elapsed()));
         for ((name, target), took) in targets.iter().zip(&mut advices) {
             let start = Instant::now();
-            let traffic = Reading::default().read(path, |_| ())?;
+            let traffic = Reading::default().with_descriptions().read(path, |_| ())?;
             let mut options = Options::default();
             options.target = *target;
             let (mut simulated, mut events) = (0_u64, 0_u64);

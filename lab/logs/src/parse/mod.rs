@@ -190,10 +190,15 @@ impl Parser {
             }
             return Ok(None);
         }
-        if !self.has_begun && self.is_of(Format::Csv).is_ok() && clf::Head::parse(line).is_err() {
-            let header = Table::of_header(line, &self.columns, &self.hints);
-            if header.is_some() {
-                self.header = header;
+        if !self.has_begun {
+            let head = clf::Head::parse(line);
+            if head.is_ok() || format_of(line, None).is_some() {
+                // That of the file before, which had another format.
+                self.header = None;
+            } else if self.is_of(Format::Csv).is_ok()
+                && let Some(header) = Table::of_header(line, &self.columns, &self.hints)
+            {
+                self.header = Some(header);
                 return Ok(None);
             }
         }

@@ -65,6 +65,32 @@ fn keys_of_several_fields_are_told_apart_and_come_back() {
     assert_eq!(&*all.parse(br#"{"ts":1}"#).unwrap().unwrap().key, b"all");
 }
 
+/// The header of one file is that of the next one, unless that has its own or another format.
+#[test]
+fn a_header_holds_for_the_next_file_of_the_same_format() {
+    let mut parser = Parser::new(By::Ip);
+    let mut client = |line: &str| {
+        let parsed = parser.parse(line.as_bytes());
+        let key = parsed.map(|parsed| parsed.map(|it| String::from_utf8(it.key.to_vec()).unwrap()));
+        (key.unwrap_or_else(|reason| Some(reason.to_string())), parser.begin_file())
+    };
+    const CLF: &str = "::1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17";
+    for (line, key) in [
+        ("time,ip,path", None),
+        ("1431857103,::2,/", Some("::2")),
+        ("ip;time", None),
+        ("::3;1431857103", Some("::3")),
+        (CLF, Some("::1")),
+        ("#Fields: date time c-ip", None),
+        ("2015-05-17 10:05:03 ::4", Some("::4")),
+        ("2015-05-13T23:39:43.9Z lb [::5]:1 - 0 0 0 200 200 0 29 \"GET /\"", Some("::5")),
+        ("{\"ip\":\"::6\",\"ts\":1}", Some("::6")),
+        (CLF, Some("::1")),
+    ] {
+        assert_eq!(client(line).0.as_deref(), key, "{line}");
+    }
+}
+
 #[test]
 fn costs_are_whole_numbers_of_at_least_one() {
     let mut parser = Parser::new(By::Ip).with_cost(By::Field("n".into()));

@@ -33,7 +33,10 @@ pub(super) fn is_date(line: &[u8]) -> bool {
 
 /// Whether the first word of a line is a date and a time.
 pub(super) fn begins_with_time(line: &[u8]) -> bool {
-    is_date(line) && crate::time::parse_any(word(line).0).is_ok()
+    // A date alone is the first column of other logs.
+    const SHORTEST: usize = "2015-05-17T10:05:03".len();
+    let (first, _) = word(line);
+    first.len() >= SHORTEST && is_date(line) && crate::time::parse_any(first).is_ok()
 }
 
 /// `May 17 10:05:03 `, the time of RFC 3164.

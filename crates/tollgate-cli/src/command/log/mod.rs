@@ -198,7 +198,8 @@ pub(super) fn share(part: u64, whole: u64) -> String {
 /// Why a log without events gives nothing.
 fn nothing(by: &By, summary: &Summary) -> String {
     if summary.unparsed == 0 {
-        return "the log is empty: there is nothing to replay".to_owned();
+        let what = if summary.lines == 0 { "is empty" } else { "has only headers" };
+        return format!("the log {what}: there is nothing to replay");
     }
     format!(
         "no line of the log is an event with the field `{}`: skipped {}{}\n`tollgate help logs` has \
