@@ -47,7 +47,7 @@ pub(crate) struct Advise {
     #[arg(long, value_enum, default_value = "apart")]
     pub(crate) outliers: Outliers,
 
-    /// The most clients to look at, about 600 bytes each. Of more, a sample is looked at
+    /// The most clients to look at, about 700 bytes each. Of more, a sample is looked at
     #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS)]
     pub(crate) max_clients: NonZeroUsize,
 

@@ -91,6 +91,7 @@ fn options(args: &Advise, log: &LogOptions) -> Result<Options> {
             bail!("--max-wait is for a rate with a burst: leave out --strategy, or give `gcra`");
         }
     }
+    options.lists_clients = args.csv.is_some();
     options.sets_outliers_apart = args.outliers == Outliers::Apart;
     Ok(options)
 }

@@ -251,7 +251,7 @@ fn what_cannot_be_advised_on_is_an_error_with_the_remedy() {
         (&["advise", &two, "--max-wait", "5"], "--max-wait"),
         (&["advise", &two, "--max-wait", "5s", "--per", "1m"], "cannot be used with"),
         (&["advise", &two, "--max-wait", "5s", "--strategy", "uniform"], "a rate with a burst"),
-        (&["advise", &two, "--max-wait", "1us"], "gives a unit back in 500us"),
+        (&["advise", &two, "--max-wait", "1us"], "gives a unit back in 1000us"),
         (&["advise", &two, "--per", "1s,2s,3s,4s,5s,6s,7s,8s,9s"], "give 1 to 8 windows"),
         (&["advise", &two, "--strategy", "gcr"], "did you mean `gcra`"),
         (&["advise", &two, "--max-clients", "0"], "--max-clients"),

@@ -44,7 +44,7 @@ pub struct Advice {
     pub recommended: Recommended,
     /// Facts that are not in the log.
     pub cannot_know: Vec<String>,
-    /// Every client that was looked at, in the order of the log.
+    /// Every client that was looked at, in the order of the log, if they are to be listed.
     #[serde(skip)]
     pub rows: Vec<ClientRow>,
 }

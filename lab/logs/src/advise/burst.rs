@@ -28,13 +28,11 @@ const fn rate(units: u64, period_us: u64) -> Rate {
 }
 
 /// The rates that are tried, the slowest first.
-pub(super) const RATES: [Rate; 18] = [
+pub(super) const RATES: [Rate; 13] = [
     rate(1, MINUTE_US),
     rate(2, MINUTE_US),
-    rate(3, MINUTE_US),
     rate(6, MINUTE_US),
     rate(12, MINUTE_US),
-    rate(20, MINUTE_US),
     rate(30, MINUTE_US),
     rate(1, SECOND_US),
     rate(2, SECOND_US),
@@ -42,15 +40,12 @@ pub(super) const RATES: [Rate; 18] = [
     rate(10, SECOND_US),
     rate(20, SECOND_US),
     rate(50, SECOND_US),
-    rate(100, SECOND_US),
     rate(200, SECOND_US),
-    rate(500, SECOND_US),
     rate(1_000, SECOND_US),
-    rate(2_000, SECOND_US),
 ];
 
 /// The time in which a unit comes back under the fastest of them.
-pub(super) const FASTEST_US: u64 = 500;
+pub(super) const FASTEST_US: u64 = 1_000;
 
 impl Rate {
     /// The time in which one unit comes back.
@@ -230,6 +225,6 @@ mod tests {
         }
         assert!(RATES.is_sorted_by_key(|rate| rate.of_hour()));
         assert_eq!(RATES.last().unwrap().step_us(), FASTEST_US);
-        assert_eq!((RATES[3].text(), RATES[7].text()), ("6/m".to_owned(), "1/s".to_owned()));
+        assert_eq!((RATES[2].text(), RATES[5].text()), ("6/m".to_owned(), "1/s".to_owned()));
     }
 }

@@ -102,7 +102,10 @@ pub(super) fn advice(
         rates: bursts.rates,
         recommended,
         cannot_know: cannot_know(traffic, options, &windows),
-        rows: clients::rows(traffic, sample, scan),
+        rows: match options.lists_clients {
+            true => clients::rows(traffic, sample, scan),
+            false => Vec::new(),
+        },
         windows,
     })
 }

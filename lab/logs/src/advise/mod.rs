@@ -52,7 +52,7 @@ use crate::error::Error;
 use crate::parse::By;
 use crate::read::Traffic;
 
-/// The most clients that are looked at without an option. Each takes about 600 bytes.
+/// The most clients that are looked at without an option. Each takes about 700 bytes.
 pub const MAX_CLIENTS: usize = 200_000;
 
 /// The most windows of one advice: each takes two further readers of the log.
@@ -106,6 +106,8 @@ pub struct Options {
     /// A rate with a burst is recommended under which a denied request waits at most so long: by
     /// default 10 s. `None` recommends a window; see [`Options::wants_rate`].
     pub max_wait: Option<Period>,
+    /// Whether [`Advice::rows`] lists every client, which takes some 300 bytes each.
+    pub lists_clients: bool,
     /// Whether outliers are left out of percentiles and tolerances.
     pub sets_outliers_apart: bool,
 }
@@ -122,6 +124,7 @@ impl Default for Options {
             periods: periods.into_iter().filter_map(Period::from_micros).collect(),
             strategy: None,
             max_wait: Period::from_micros(10 * SECOND_US),
+            lists_clients: false,
             sets_outliers_apart: true,
         }
     }
@@ -173,7 +176,7 @@ pub type Go<'g> = dyn FnMut(Progress) -> Result<(), Error> + 'g;
 
 /// Advises on limits for this traffic. `go` is called every few thousand events.
 ///
-/// Memory: about 600 bytes for each client of the sample with three windows, and the states of one
+/// Memory: about 700 bytes for each client of the sample with three windows, and the states of one
 /// replayed limit at a time.
 ///
 /// # Errors

@@ -40,7 +40,7 @@ fn with_costs() -> Reading {
 
 /// Options that ask for a window.
 fn windows() -> Options {
-    Options { max_wait: None, ..Options::default() }
+    Options { max_wait: None, lists_clients: true, ..Options::default() }
 }
 
 fn advised(traffic: &Traffic, options: &Options) -> Advice {
