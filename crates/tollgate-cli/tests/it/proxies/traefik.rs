@@ -123,11 +123,15 @@ fn what_pages_say_is_left_as_it_is() {
 
 #[test]
 fn without_the_service_pages_are_closed_or_open() {
-    for (switches, status) in [(&[][..], 502), (&OPEN[..], 200)] {
+    // 500 is seen on a busy machine: Traefik's answer where its call of its own entry point fails.
+    for (switches, statuses) in [(&[][..], [500, 502]), (&OPEN[..], [200; 2])] {
         let Some(mut setup) = Setup::changed::<Traefik>(switches) else { return };
         assert_eq!(setup.admitted(Client(1), &["GET /"]), 5);
         setup.kill_service();
-        assert_eq!([1, 66].map(|client| setup.ask(Client(client), "GET /").status), [status; 2]);
+        let answers = [1, 66].map(|client| setup.ask(Client(client), "GET /"));
+        assert!(answers.iter().all(|it| statuses.contains(&it.status)), "{answers:?}");
+        let opened = if switches.is_empty() { 0 } else { 2 };
+        assert_eq!(setup.pages.visits(), 5 + opened, "{answers:?}");
     }
 }
 
