@@ -101,6 +101,8 @@ pub struct Summary {
     pub headers: u64,
     /// Lines that are not events.
     pub unparsed: u64,
+    /// The first of these, at most [`SHOWN_UNPARSED`].
+    pub first_unparsed: Vec<Unparsed>,
     /// Those of them whose client is no address, while clients are counted by their addresses.
     pub not_addresses: u64,
     /// The first values of these, at most [`SHOWN_UNPARSED`], and the field that has them.
@@ -113,8 +115,6 @@ pub struct Summary {
     pub forwarded: u64,
     /// The pairs of files with the same lines.
     pub repeats: Vec<Repeat>,
-    /// The first of these, at most [`SHOWN_UNPARSED`].
-    pub first_unparsed: Vec<Unparsed>,
     /// The earliest and the latest timestamp of the log, in microseconds since the Unix epoch.
     pub first_last_us: Option<(u64, u64)>,
     /// Distinct values of the `--by` field.

@@ -61,7 +61,7 @@ pub(crate) struct ConfigCheck {
     #[arg(long)]
     pub(crate) envoy: bool,
 
-    /// Merge the rules of files that name the same domain, as `serve --envoy-merge-domains` does
+    /// Merge the rules of files with the same domain, as `serve --envoy-merge-domains` does
     #[arg(long)]
     pub(crate) merge_domains: bool,
 

@@ -83,7 +83,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "URL", group = "envoy_rules", conflicts_with = "envoy_config")]
     pub(crate) envoy_xds: Option<XdsOptions>,
 
-    /// Merge the rules of files, or resources, that name the same domain: an error without it
+    /// Merge the rules of files, or resources, with the same domain: an error without it
     #[arg(long, requires = "envoy_rules")]
     pub(crate) envoy_merge_domains: bool,
 

@@ -5,11 +5,11 @@
 //! units adds `c * T` to the backlog, which time takes away, and is admitted if it is at most `B *
 //! T` then. So the least burst is the longest backlog, divided by `T` and rounded up.
 
-use tollgate::{Period, Strategy};
+use tollgate::Period;
 
 use super::Options;
 use super::advice::RateAdvice;
-use super::outliers::{PAGE, outliers};
+use super::outliers::{PAGE, apart};
 use super::table::{Ranked, curve};
 
 const SECOND_US: u64 = 1_000_000;
@@ -113,10 +113,7 @@ impl<'s> Bursts<'s> {
         let mut bursts = Self { all, rates: Vec::new(), found: Vec::new() };
         for (place, rate) in RATES.iter().enumerate().filter(|(_, rate)| may_wait(rate)) {
             let least: Vec<u64> = all.iter().map(|buckets| buckets.least(place)).collect();
-            let is_outlier = match options.sets_outliers_apart {
-                true => outliers(&least, PAGE),
-                false => vec![false; least.len()],
-            };
+            let is_outlier = apart(options, &least, PAGE);
             bursts.rates.push(advised(*rate, &least, &is_outlier, options));
             bursts.found.push((place, is_outlier));
             // A faster rate would only let more through.
@@ -160,7 +157,7 @@ fn advised(rate: Rate, least: &[u64], is_outlier: &[bool], options: &Options) ->
     let burst = burst.max(least).max(LEAST_BURST);
     let denied = ranked.iter().filter(|(least, ..)| *least > burst);
     let outliers_denied = denied.clone().filter(|(.., is_outlier)| *is_outlier).count() as u64;
-    let strategy = options.strategy.unwrap_or(Strategy::TokenBucket);
+    let strategy = options.burst_strategy();
     RateAdvice {
         rate: rate.text(),
         least,

@@ -8,7 +8,7 @@ use super::clients;
 use super::cost::Subjects;
 use super::named::named;
 use super::of_rate;
-use super::outliers::{ordinary, outliers};
+use super::outliers::{apart, ordinary};
 use super::policy::{self, dimensions};
 use super::scan::{Busy, Profile, Sample, Scan, Window};
 use super::search::search;
@@ -40,7 +40,12 @@ pub(super) fn advice(
         traffic.clients.ids().filter(|id| traffic.clients.is_sampled(*id)).collect();
     let subjects = subjects(traffic, options, &ids);
     let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or_default();
-    let apart: Vec<Vec<bool>> = scan.windows.iter().map(|window| apart(window, options)).collect();
+    let apart = |window: &Window| {
+        // Costs may be of any size.
+        let ordinary = if options.cost.is_some() { 0 } else { ordinary(window.period_us) };
+        apart(options, &window.busy.iter().map(Busy::busiest).collect::<Vec<_>>(), ordinary)
+    };
+    let apart: Vec<Vec<bool>> = scan.windows.iter().map(apart).collect();
     let of_windows = scan.windows.iter().zip(periods).zip(&apart);
     let all: Vec<Clients<'_>> = of_windows
         .map(|((window, period), is_outlier)| Clients {
@@ -115,15 +120,6 @@ fn subjects(traffic: &Traffic, options: &Options, ids: &[ClientId]) -> Subjects 
     let names = dimensions(&options.by).iter().map(|dimension| dimension.len() + 1).sum::<usize>();
     let length = |id: &ClientId| (traffic.clients.name(*id).map_or(0, <[u8]>::len) + names) as u64;
     Subjects { lengths: ids.iter().map(length).collect() }
-}
-
-fn apart(window: &Window, options: &Options) -> Vec<bool> {
-    if !options.sets_outliers_apart {
-        return vec![false; window.busy.len()];
-    }
-    // Costs may be of any size.
-    let ordinary = if options.cost.is_some() { 0 } else { ordinary(window.period_us) };
-    outliers(&window.busy.iter().map(Busy::busiest).collect::<Vec<_>>(), ordinary)
 }
 
 fn busiest(clients: &Clients<'_>) -> Busiest {

@@ -147,6 +147,11 @@ impl Options {
             && self.cost.is_none()
             && self.strategy.is_none_or(has_burst)
     }
+
+    /// The strategy of a rate with a burst.
+    fn burst_strategy(&self) -> Strategy {
+        self.strategy.unwrap_or(Strategy::TokenBucket)
+    }
 }
 
 /// A step of the work on an advice.

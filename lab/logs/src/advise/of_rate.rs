@@ -1,6 +1,6 @@
 //! The recommendation of a rate with a burst.
 
-use tollgate::{LimitSet, Strategy};
+use tollgate::LimitSet;
 
 use super::advice::{RateAdvice, Recommended};
 use super::burst::Concerned;
@@ -22,7 +22,7 @@ pub(super) fn recommend(
     go: &mut Go<'_>,
 ) -> Result<Recommended, Error> {
     let Concerned { advice, is_outlier, least } = best;
-    let strategy = options.strategy.unwrap_or(Strategy::TokenBucket);
+    let strategy = options.burst_strategy();
     let refused = |why: tollgate::ParseError| Error::Advice { why: why.to_string() };
     let limits: LimitSet = advice.limit.parse().map_err(refused)?;
     // Clients that the pass over the log has shown to be admitted are left out.

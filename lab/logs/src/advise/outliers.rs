@@ -1,5 +1,7 @@
 //! Outliers: clients that are much busier than all others.
 
+use super::Options;
+
 /// An outlier asks for at least this many times the units of the next client.
 const GAP: u64 = 4;
 
@@ -17,10 +19,18 @@ pub(super) fn ordinary(window_us: u64) -> u64 {
     PAGE + window_us / STEADY_US
 }
 
+/// The outliers among these clients, unless they are kept among the others.
+pub(super) fn apart(options: &Options, demand: &[u64], ordinary: u64) -> Vec<bool> {
+    match options.sets_outliers_apart {
+        true => outliers(demand, ordinary),
+        false => vec![false; demand.len()],
+    }
+}
+
 /// Whether each of these clients is an outlier, by its demand in its busiest window. The lowest gap
 /// counts that is [`GAP`] times wide, with at most one in [`AT_MOST_ONE_IN`] clients above it. A
 /// client with a demand of at most `ordinary` is not an outlier.
-pub(super) fn outliers(busiest: &[u64], ordinary: u64) -> Vec<bool> {
+fn outliers(busiest: &[u64], ordinary: u64) -> Vec<bool> {
     let mut sorted = busiest.to_vec();
     sorted.sort_unstable_by(|one, other| other.cmp(one));
     let most = sorted.len() / AT_MOST_ONE_IN;

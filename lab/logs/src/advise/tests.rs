@@ -102,7 +102,7 @@ fn the_recommendation_is_the_truth_of_a_known_log() {
     }
 }
 
-/// People who open pages of 75 assets, a monitor, and one who asks as fast as it can.
+/// People open pages of 75 assets, a monitor asks once a minute, and an abuser 20 times a second.
 fn pages(people: u32, with_abuser: bool) -> String {
     let mut events = Vec::new();
     for client in 0..people {

@@ -83,7 +83,7 @@ impl<'a> Head<'a> {
     /// The first word is not an address, or is `-`.
     pub(super) fn client(&self) -> Result<Client<'a>, Reason> {
         let peer = Some(self.client).filter(|text| *text != b"-").map(Cow::Borrowed);
-        client::client("host", peer, || self.forwarded().map(Cow::Borrowed))
+        client::client(|| "host".to_owned(), peer, || self.forwarded().map(Cow::Borrowed))
     }
 
     /// The addresses that proxies saw: the first quoted text behind the agent that is a list of

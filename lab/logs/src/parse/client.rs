@@ -12,12 +12,12 @@ const MAX_SHOWN: usize = 60;
 pub(super) type Client<'a> = (Cow<'a, [u8]>, bool);
 
 /// The client of a request: its peer, unless that is a proxy in a private network that passed on
-/// other addresses. `field` is the name of the field with the peer.
+/// other addresses. `field` names the field with the peer.
 ///
 /// # Errors
 /// [`Reason::NotAddress`] for a text that is not an address, and [`Reason::NoClient`] without any.
 pub(super) fn client<'a>(
-    field: &str,
+    field: impl FnOnce() -> String,
     peer: Option<Cow<'a, [u8]>>,
     forwarded: impl FnOnce() -> Option<Cow<'a, [u8]>>,
 ) -> Result<Client<'a>, Reason> {
@@ -32,7 +32,7 @@ pub(super) fn client<'a>(
         (Some((client, _)), ..) => Ok((client, true)),
         (None, Some((client, _)), _) => Ok((client, false)),
         (None, None, Some(text)) => Err(Reason::NotAddress {
-            field: field.to_owned(),
+            field: field(),
             value: crate::text::printable(&text, MAX_SHOWN),
         }),
         (None, None, None) => Err(Reason::NoClient),
@@ -110,7 +110,8 @@ mod tests {
 
     fn of(peer: Option<&str>, forwarded: Option<&str>) -> Result<(String, bool), Reason> {
         let cow = |text: &str| Cow::Owned(text.as_bytes().to_vec());
-        let (text, is_forwarded) = client("ip", peer.map(cow), || forwarded.map(cow))?;
+        let (text, is_forwarded) =
+            client(|| "ip".to_owned(), peer.map(cow), || forwarded.map(cow))?;
         Ok((String::from_utf8(text.into_owned()).unwrap(), is_forwarded))
     }
 

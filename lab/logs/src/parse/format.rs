@@ -42,7 +42,7 @@ impl Format {
         Self::Haproxy,
     ];
 
-    /// The name, as `--format` takes it.
+    /// The name for `--format`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,8 +3,10 @@
 //! Numbers are kept as the text in the line, so that no float is involved.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
+use foldhash::fast::FixedState;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -25,18 +27,27 @@ const TEXT_ROLE: usize = 4;
 const COLUMN_ROLE: usize = 5;
 const ROLES: usize = COLUMN_ROLE + MAX_COLUMNS;
 
-/// A path at which the value of a role may be; of several, the first in the list is taken.
-#[derive(Debug, Clone)]
-struct FieldPath {
+/// A role that a value may have, and its rank among those of the role: the first one is the best.
+#[derive(Debug, Clone, Copy)]
+struct Place {
     role: usize,
     rank: usize,
-    path: Cow<'static, str>,
 }
 
-/// The paths for the columns of a parser.
+/// A path, or the beginning of one up to a dot.
+#[derive(Debug, Default)]
+struct Name {
+    places: Vec<Place>,
+    /// Whether longer paths begin with it.
+    leads: bool,
+}
+
+/// The paths for the columns of a parser. A line has many names, so each is looked up once.
 #[derive(Debug)]
 pub(super) struct Fields {
-    places: Vec<FieldPath>,
+    names: HashMap<String, Name, FixedState>,
+    /// The paths of the client, by rank.
+    clients: Vec<Cow<'static, str>>,
 }
 
 /// The values of a line.
@@ -68,10 +79,11 @@ impl<'a> Record<'a> {
 
     pub(super) fn client(&self, fields: &Fields) -> Result<Client<'a>, Reason> {
         let peer = self.text(CLIENT_ROLE).or_else(|| self.text(TEXT_ROLE));
-        let rank = self.best.get(TEXT_ROLE).copied().flatten().map_or(0, |(rank, _)| rank);
-        let name = fields.places.iter().find(|it| (it.role, it.rank) == (CLIENT_ROLE, rank));
-        let name = name.map_or("", |place| &*place.path);
-        let client = client::client(name, peer, || self.text(FORWARDED_ROLE));
+        let field = || {
+            let rank = self.best.get(TEXT_ROLE).copied().flatten().map_or(0, |(rank, _)| rank);
+            fields.clients.get(rank).map_or_else(String::new, |name| name.clone().into_owned())
+        };
+        let client = client::client(field, peer, || self.text(FORWARDED_ROLE));
         client.map_err(|reason| match reason {
             Reason::NoClient => Reason::JsonNoClient,
             reason => reason,
@@ -88,30 +100,38 @@ impl<'a> Record<'a> {
 impl Fields {
     /// At most [`MAX_COLUMNS`] columns.
     pub(super) fn new(columns: &[Column], hints: &Hints) -> Self {
-        let mut places = Vec::new();
-        let mut add = |role: usize, names: &mut dyn Iterator<Item = Cow<'static, str>>| {
-            places.extend(names.enumerate().map(|(rank, path)| FieldPath { role, rank, path }));
+        let known = |given: &Option<String>, names: &'static [&'static str]| match given {
+            Some(name) => vec![Cow::Owned(name.clone())],
+            None => names.iter().copied().map(Cow::Borrowed).collect::<Vec<_>>(),
         };
-        let mut known = |role, given: &Option<String>, names: &'static [&'static str]| match given {
-            Some(name) => add(role, &mut [Cow::Owned(name.clone())].into_iter()),
-            None => add(role, &mut names.iter().copied().map(Cow::Borrowed)),
-        };
-        known(CLIENT_ROLE, &hints.client_field, &CLIENT);
-        known(TIME_ROLE, &hints.time_field, &TIME);
+        let clients = known(&hints.client_field, &CLIENT);
+        let mut all = Self { names: HashMap::default(), clients: clients.clone() };
+        all.add(CLIENT_ROLE, &clients);
+        all.add(TIME_ROLE, &known(&hints.time_field, &TIME));
         if hints.client_field.is_none() {
-            known(FORWARDED_ROLE, &None, &FORWARDED);
+            all.add(FORWARDED_ROLE, &known(&None, &FORWARDED));
         }
-        known(MESSAGE_ROLE, &None, &MESSAGE);
+        all.add(MESSAGE_ROLE, &known(&None, &MESSAGE));
         for (column, role) in columns.iter().zip(COLUMN_ROLE..ROLES) {
-            add(role, &mut column.names.iter().cloned());
+            all.add(role, &column.names);
         }
-        Self { places }
+        all
+    }
+
+    fn add(&mut self, role: usize, paths: &[Cow<'static, str>]) {
+        for (rank, path) in paths.iter().enumerate() {
+            for (dot, _) in path.match_indices('.') {
+                self.names.entry(path[..dot].to_owned()).or_default().leads = true;
+            }
+            let name = self.names.entry(path.clone().into_owned()).or_default();
+            name.places.push(Place { role, rank });
+        }
     }
 
     /// Parses a line that begins with `{`.
     pub(super) fn parse<'a>(&self, text: &'a str) -> Result<Record<'a>, Reason> {
         let mut values = Values { best: [None; ROLES] };
-        collect(text, &self.places.iter().collect::<Vec<_>>(), 0, &mut values)?;
+        collect(text, self, "", &mut values)?;
         Ok(Record { best: values.best })
     }
 }
@@ -126,7 +146,7 @@ impl<'a> Values<'a> {
     /// Keeps the value if it is usable and no better path had one. It is not if it is empty, `-`,
     /// null, an object, or an array other than of texts. Of two fields with one name the last wins,
     /// as in most JSON parsers.
-    fn offer(&mut self, place: &FieldPath, raw: &'a str) {
+    fn offer(&mut self, place: Place, raw: &'a str) {
         let is_list = raw.starts_with('[') && !raw.starts_with("[\"");
         if matches!(raw, "\"\"" | "\"-\"" | "null") || raw.starts_with('{') || is_list {
             return;
@@ -157,15 +177,15 @@ fn scalar(raw: &str) -> Cow<'_, str> {
     serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
 
-/// Parses an object; `skip` bytes of each path lead to it.
+/// Parses an object, to which a path leads: empty, or with a dot at its end.
 fn collect<'a>(
     text: &'a str,
-    places: &[&FieldPath],
-    skip: usize,
+    fields: &Fields,
+    path: &str,
     values: &mut Values<'a>,
 ) -> Result<(), Reason> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let object = Object { places, skip, values };
+    let object = Object { key: Key { fields, path }, values };
     object
         .deserialize(&mut reader)
         .and_then(|()| reader.end())
@@ -173,8 +193,7 @@ fn collect<'a>(
 }
 
 struct Object<'p, 'a> {
-    places: &'p [&'p FieldPath],
-    skip: usize,
+    key: Key<'p>,
     values: &'p mut Values<'a>,
 }
 
@@ -194,52 +213,34 @@ impl<'a> Visitor<'a> for Object<'_, 'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        let Object { places, skip, values } = self;
-        let key = Key { places, skip };
+        let Object { key, values } = self;
         while let Some(found) = map.next_key_seed(key)? {
-            let Some(found) = found else {
+            let Some((path, name)) = found else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
             let raw = map.next_value::<&RawValue>()?.get();
-            for place in places.iter().filter(|place| found.is(&place.path[skip..])) {
-                values.offer(place, raw);
+            for place in &name.places {
+                values.offer(*place, raw);
             }
-            if raw.starts_with('{') {
-                let inner: Vec<&FieldPath> =
-                    places.iter().copied().filter(|p| found.leads(&p.path[skip..])).collect();
-                if !inner.is_empty() {
-                    // It was parsed as JSON just now, so this cannot fail.
-                    let _ = collect(raw, &inner, skip + found.0.len() + 1, values);
-                }
+            if name.leads && raw.starts_with('{') {
+                // It was parsed as JSON just now, so this cannot fail.
+                let _ = collect(raw, key.fields, &format!("{path}."), values);
             }
         }
         Ok(())
     }
 }
 
-/// Parses the name of a field: `None` when no path begins with it.
+/// Parses the name of a field in an object: its path, and `None` when no path begins with it.
 #[derive(Clone, Copy)]
 struct Key<'p> {
-    places: &'p [&'p FieldPath],
-    skip: usize,
-}
-
-/// The name of a field with which some path begins.
-struct Found<'p>(&'p str);
-
-impl Found<'_> {
-    fn is(&self, path: &str) -> bool {
-        path == self.0
-    }
-
-    fn leads(&self, path: &str) -> bool {
-        path.strip_prefix(self.0).is_some_and(|rest| rest.starts_with('.'))
-    }
+    fields: &'p Fields,
+    path: &'p str,
 }
 
 impl<'p, 'a> DeserializeSeed<'a> for Key<'p> {
-    type Value = Option<Found<'p>>;
+    type Value = Option<(&'p str, &'p Name)>;
 
     fn deserialize<D: Deserializer<'a>>(self, reader: D) -> Result<Self::Value, D::Error> {
         reader.deserialize_str(self)
@@ -247,18 +248,18 @@ impl<'p, 'a> DeserializeSeed<'a> for Key<'p> {
 }
 
 impl<'p> Visitor<'_> for Key<'p> {
-    type Value = Option<Found<'p>>;
+    type Value = Option<(&'p str, &'p Name)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a field")
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        let paths = self.places.iter().map(|place| &place.path[self.skip..]);
-        let mut named = paths.filter(|path| {
-            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        });
-        Ok(named.next().map(|path| Found(&path[..name.len()])))
+        let found = match self.path {
+            "" => self.fields.names.get_key_value(name),
+            path => self.fields.names.get_key_value(&format!("{path}{name}")),
+        };
+        Ok(found.map(|(path, name)| (path.as_str(), name)))
     }
 }
 

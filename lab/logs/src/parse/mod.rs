@@ -203,20 +203,27 @@ impl Parser {
             }
         }
         if let Some(row) = self.header.as_mut().map(|table| table.row(line)) {
-            let (Some(table), Some(row)) = (&self.header, row?) else { return Ok(None) };
-            self.is_of(table.format)?;
-            return self.parsed(Values::Row(table, &row)).map(Some);
+            return self.of_row(self.header.as_ref(), row);
         }
         let head = clf::Head::parse(line);
         let fixed = format_of(line, head.as_ref().ok())
-            .and_then(|format| self.fixed.place(format, line, (&self.columns, &self.hints)));
-        if let Some(table) = fixed.and_then(|place| self.fixed.get(place)) {
-            self.is_of(table.format)?;
-            let row = table.fixed_row(line)?;
-            return self.parsed(Values::Row(table, &row)).map(Some);
+            .and_then(|format| self.fixed.row(format, line, (&self.columns, &self.hints)));
+        if let Some((place, row)) = fixed {
+            return self.of_row(self.fixed.get(place), row);
         }
         self.is_of(Format::Combined)?;
         self.parsed(Values::Clf(&head?)).map(Some)
+    }
+
+    /// The event of a row of this table; `None` for a header.
+    fn of_row<'a>(
+        &self,
+        table: Option<&Table>,
+        row: Result<Option<Row<'a>>, Reason>,
+    ) -> Result<Option<Parsed<'a>>, Reason> {
+        let (Some(table), Some(row)) = (table, row.transpose()) else { return Ok(None) };
+        self.is_of(table.format)?;
+        self.parsed(Values::Row(table, &row?)).map(Some)
     }
 
     /// # Errors
@@ -299,7 +306,7 @@ impl Parser {
                     let field = clf::Field::named(name);
                     let field = field.ok_or_else(|| Reason::UnknownField(name.to_owned()))?;
                     let text = Some(head.field(field)?).filter(|text| !matches!(*text, b"" | b"-"));
-                    client::client(name, text.map(Cow::Borrowed), || None)
+                    client::client(|| name.to_owned(), text.map(Cow::Borrowed), || None)
                 }
             },
         }

@@ -97,24 +97,24 @@ const ISTIO: usize = 4;
 pub(super) struct Fixed([Option<Table>; FIXED.len()]);
 
 impl Fixed {
-    /// The place of the columns of a line of this format, for [`Self::get`].
-    pub(super) fn place(
+    /// The place of the columns of a line of this format, for [`Self::get`], and its values.
+    pub(super) fn row<'a>(
         &mut self,
         format: Format,
-        line: &[u8],
+        line: &'a [u8],
         (columns, hints): (&[Column], &Hints),
-    ) -> Option<usize> {
+    ) -> Option<(usize, Result<Option<Row<'a>>, Reason>)> {
         let first = FIXED.iter().position(|(it, _)| *it == format)?;
         // Istio has words behind the flags, and Envoy a number.
         let is_istio = format == Format::Envoy
             && words(line, 5).last().is_some_and(|it| !it.iter().all(u8::is_ascii_digit));
         let place = if is_istio { ISTIO } else { first };
         let (format, names) = FIXED.get(place)?;
-        self.0.get_mut(place)?.get_or_insert_with(|| {
+        let table = self.0.get_mut(place)?.get_or_insert_with(|| {
             let names = names.split_ascii_whitespace().map(str::to_owned).collect();
             Table::new(*format, Split::Words, names, columns, hints)
         });
-        Some(place)
+        Some((place, table.row(line)))
     }
 
     pub(super) fn get(&self, place: usize) -> Option<&Table> {
@@ -198,19 +198,10 @@ impl Table {
         let values = self.split.of(line);
         let is_header = values.len() == self.names.len()
             && self.names.iter().zip(&values).all(|(name, it)| name.as_bytes() == it.trim_ascii());
-        if is_header { Ok(None) } else { self.checked(values).map(Some) }
-    }
-
-    /// The values of a line whose columns have fixed places.
-    ///
-    /// # Errors
-    /// As [`Self::row`].
-    pub(super) fn fixed_row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>, Reason> {
-        self.checked(words(line, MAX_COLUMNS).into_iter().map(Cow::Borrowed).collect())
-    }
-
-    fn checked<'a>(&self, values: Vec<Cow<'a, [u8]>>) -> Result<Row<'a>, Reason> {
-        if values.len() < self.needed { Err(Reason::FewColumns) } else { Ok(Row { values }) }
+        if is_header {
+            return Ok(None);
+        }
+        if values.len() < self.needed { Err(Reason::FewColumns) } else { Ok(Some(Row { values })) }
     }
 
     /// The time of a row, and whether it has a zone.
@@ -228,7 +219,7 @@ impl Table {
         if self.client.is_none() && self.forwarded.is_none() {
             return Err(Reason::NoClientColumn(self.listed()));
         }
-        let name = self.client.and_then(|at| self.names.get(at)).map_or("client", String::as_str);
+        let name = || self.client.and_then(|at| self.names.get(at)).cloned().unwrap_or_default();
         let forwarded = || self.forwarded.and_then(|at| row.value(at));
         client::client(name, self.client.and_then(|at| row.value(at)), forwarded)
     }

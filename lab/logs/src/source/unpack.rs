@@ -16,7 +16,7 @@ use crate::error::Error;
 /// A source of bytes.
 pub(super) type Input = Box<dyn Read + Send>;
 
-/// How a log is packed. Each kind may have several members, as `cat a.gz b.gz` gives them.
+/// The packing of a log. Each may have several members, as in the output of `cat a.gz b.gz`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Packing {
     Gzip,
