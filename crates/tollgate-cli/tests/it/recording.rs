@@ -18,10 +18,11 @@ fn what_was_asked_is_a_log_for_advise_and_replay() {
     std::fs::write(&policies, POLICIES).unwrap();
     let [policies, log] = [&policies, &log].map(|path| path.to_str().unwrap());
     let args = ["--config", policies, "--record", log];
-    // Over a restart it goes on in the same file. A log of one second would say nothing.
-    let began = Instant::now();
-    for wait in [Duration::ZERO, Duration::from_millis(1_100)] {
-        while began.elapsed() < wait {
+    // Over a restart it goes on in the same file. A log of one second would say nothing, so the
+    // second service is asked a second after the first has written its last line.
+    let mut ended = None::<Instant>;
+    for _ in 0..2 {
+        while ended.is_some_and(|it| it.elapsed() < Duration::from_millis(1_100)) {
             std::thread::yield_now();
         }
         let serving = Serving::start(&place, &args);
@@ -38,6 +39,7 @@ fn what_was_asked_is_a_log_for_advise_and_replay() {
         client.check(r#"{"fields": {"user": "ann", "ip": "192.0.2.9"}, "cost": 9}"#).unwrap();
         drop(client);
         serving.end();
+        ended = Some(Instant::now());
     }
     let text = std::fs::read_to_string(log).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
