@@ -1,11 +1,12 @@
-//! The statuses, agents and paths of clients, from a uniform sample of their requests.
+//! Who clients are: robots and scanners by all of their requests; and their statuses, agents and
+//! paths from a uniform sample of these.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
 use crate::event::ClientId;
-use crate::parse::{By, Column, Hints, Parser, parts};
+use crate::parse::{By, Column, Hints, Parser, Signs, parts};
 use crate::split_mix::SplitMix64;
 use crate::text;
 
@@ -23,19 +24,46 @@ const SHOWN_CHARS: usize = 120;
 /// last one is cut.
 const FIELDS: [&str; 3] = ["status", "path", "agent"];
 
-/// A sample of the requests of a log.
+/// The fewest refused requests of a scanner.
+const FEWEST_REFUSED: u32 = 20;
+
+/// A sample of the requests of a log, and the signs in all of them.
 #[derive(Debug)]
 pub struct Descriptions {
     parser: Parser,
     kept: Vec<(ClientId, Box<[u8]>)>,
     seen: u64,
     random: SplitMix64,
+    /// By the numbers of the clients.
+    signs: Vec<Signed>,
+}
+
+/// The signs in the requests of a client.
+#[derive(Debug, Clone, Copy, Default)]
+struct Signed {
+    requests: u32,
+    refused: u32,
+    by_robots: u32,
+}
+
+/// A client that is no person and no program of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// At least half of its requests, and at least 20, were answered by 400, 401, 403, 404 or 405.
+    Scanner,
+    /// At least half of its requests have an agent that names a robot.
+    Robot,
 }
 
 /// The most frequent values of a client's requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Description {
+    /// Whether it is a robot or a scanner, by all of its requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
     /// How many of them were looked at: all, or a sample.
     pub looked_at: u64,
     /// The most frequent statuses, with how many of these requests have each.
@@ -44,6 +72,17 @@ pub struct Description {
     pub agents: Vec<(String, u64)>,
     /// The most frequent paths.
     pub paths: Vec<(String, u64)>,
+}
+
+impl Kind {
+    /// One of them in a sentence: `a robot`.
+    #[must_use]
+    pub const fn one(self) -> &'static str {
+        match self {
+            Self::Scanner => "a scanner",
+            Self::Robot => "a robot",
+        }
+    }
 }
 
 impl Description {
@@ -60,7 +99,8 @@ impl Descriptions {
             name => Column::optional(&by(name)),
         });
         let parser = Parser::of_columns(By::All, columns.into()).with_hints(hints.clone());
-        Self { parser, kept: Vec::new(), seen: 0, random: SplitMix64::new(1) }
+        let random = SplitMix64::new(1);
+        Self { parser, kept: Vec::new(), seen: 0, random, signs: Vec::new() }
     }
 
     /// Begins another file.
@@ -74,7 +114,8 @@ impl Descriptions {
     }
 
     /// Looks at a request of this client.
-    pub(crate) fn see(&mut self, client: ClientId, line: &[u8]) {
+    pub(crate) fn see(&mut self, client: ClientId, signs: Signs, line: &[u8]) {
+        self.sign(client, signs);
         self.seen += 1;
         let place = match self.kept.len() {
             len if len < KEPT => len,
@@ -92,6 +133,41 @@ impl Descriptions {
         }
     }
 
+    fn sign(&mut self, client: ClientId, signs: Signs) {
+        let index = client.index() as usize;
+        if index >= self.signs.len() {
+            self.signs.resize(index + 1, Signed::default());
+        }
+        if let Some(signed) = self.signs.get_mut(index) {
+            let add = |count: &mut u32, is: bool| *count = count.saturating_add(u32::from(is));
+            add(&mut signed.requests, true);
+            add(&mut signed.refused, signs.was_refused);
+            add(&mut signed.by_robots, signs.names_robot);
+        }
+    }
+
+    /// The kind of this client, if it has one.
+    #[must_use]
+    pub fn kind(&self, client: ClientId) -> Option<Kind> {
+        self.kind_of(&[client])
+    }
+
+    /// The kind of these clients together.
+    pub(crate) fn kind_of(&self, clients: &[ClientId]) -> Option<Kind> {
+        let mut all = Signed::default();
+        for of in clients.iter().filter_map(|client| self.signs.get(client.index() as usize)) {
+            all.requests = all.requests.saturating_add(of.requests);
+            all.refused = all.refused.saturating_add(of.refused);
+            all.by_robots = all.by_robots.saturating_add(of.by_robots);
+        }
+        let Signed { requests, refused, by_robots } = all;
+        let is_half = |part: u32| part > 0 && part >= requests - part;
+        if refused >= FEWEST_REFUSED && is_half(refused) {
+            return Some(Kind::Scanner);
+        }
+        is_half(by_robots).then_some(Kind::Robot)
+    }
+
     /// The most frequent values of the requests of this client.
     #[must_use]
     pub fn of(&self, client: ClientId) -> Description {
@@ -106,7 +182,7 @@ impl Descriptions {
             }
         }
         let [statuses, paths, agents] = counts.map(most);
-        Description { looked_at, statuses, agents, paths }
+        Description { kind: self.kind(client), looked_at, statuses, agents, paths }
     }
 }
 
@@ -135,7 +211,8 @@ mod tests {
             for _ in 0..times {
                 for n in 0..10 {
                     let (status, path) = if n < 9 { (404, "/a?b") } else { (200, "/,%") };
-                    all.see(ClientId::new(n % 2), line(status, path).as_bytes());
+                    let signs = Signs::default();
+                    all.see(ClientId::new(n % 2), signs, line(status, path).as_bytes());
                 }
             }
             let found = all.of(ClientId::new(1));
@@ -147,5 +224,23 @@ mod tests {
             let kept = if times == 10 { 50 } else { KEPT as u64 / 2 };
             assert!(found.looked_at.abs_diff(kept) <= kept / 20, "{}", found.looked_at);
         }
+    }
+
+    #[test]
+    fn a_kind_needs_half_of_the_requests_and_a_scanner_twenty() {
+        let of = |refused: u32, by_robots: u32, others: u32| {
+            let mut all = Descriptions::new(&Hints::default());
+            let one = |was_refused, names_robot| Signs { names_robot, was_refused };
+            let runs = [(refused, one(true, false)), (by_robots, one(false, true))];
+            for (times, signs) in runs.into_iter().chain([(others, one(false, false))]) {
+                (0..times).for_each(|_| all.sign(ClientId::new(3), signs));
+            }
+            assert_eq!(all.kind(ClientId::new(2)), None, "another client");
+            all.kind(ClientId::new(3))
+        };
+        assert_eq!([of(19, 0, 0), of(20, 0, 20), of(20, 0, 21)], [None, Some(Kind::Scanner), None]);
+        assert_eq!([of(0, 1, 1), of(0, 1, 2), of(0, 0, 1)], [Some(Kind::Robot), None, None]);
+        assert_eq!(of(0, 0, 0), None);
+        assert_eq!(of(20, 20, 0), Some(Kind::Scanner), "the scanner first");
     }
 }

@@ -47,6 +47,9 @@ pub struct Reading {
     pub sorting: Sorting,
     /// The field of the costs; without one each event has a cost of 1.
     pub cost: Option<By>,
+    /// A field whose values are looked at one by one: the clients of the traffic are then pairs of
+    /// a value and a client. Paths are those of endpoints.
+    pub each: Option<By>,
     /// The format of the log, and the names of its fields, as far as they are known.
     pub hints: Hints,
     /// Whether the requests of clients are described.
@@ -158,6 +161,13 @@ impl Reading {
         self
     }
 
+    /// Looks at each value of a field.
+    #[must_use]
+    pub fn with_each(mut self, each: Option<By>) -> Self {
+        self.each = each;
+        self
+    }
+
     /// Sets the facts about the log.
     #[must_use]
     pub fn with_hints(mut self, hints: Hints) -> Self {
@@ -198,11 +208,16 @@ impl Reading {
         lines: Lines,
         progress: impl FnMut(Progress),
     ) -> Result<Traffic, Error> {
-        let parser = Parser::new(self.by.clone()).with_hints(self.hints.clone());
+        let parser = match &self.each {
+            None => Parser::new(self.by.clone()),
+            Some(each) => Parser::of_each(each, &self.by),
+        };
+        let parser = parser.with_hints(self.hints.clone());
         let parser = match &self.cost {
             Some(cost) => parser.with_cost(cost.clone()),
             None => parser,
         };
+        let parser = if self.describes { parser.with_signs() } else { parser };
         let max = self.max_clients.map(NonZeroUsize::get);
         let id_of = |clients: &mut Clients, event: &Parsed<'_>| match max {
             None => clients.intern(&event.key).map(Some),
@@ -248,7 +263,7 @@ pub(crate) fn read_with(
                 if let Some(client) = id_of(&mut clients, &event)? {
                     let number = u32::try_from(summary.lines).unwrap_or(u32::MAX);
                     let new = Event::new(event.at_us, client).on_line(number);
-                    descriptions.iter_mut().for_each(|all| all.see(client, line.text));
+                    descriptions.iter_mut().for_each(|all| all.see(client, event.signs, line.text));
                     sorter.push(new.with_cost(event.cost.unwrap_or(1)))?;
                 }
             }

@@ -38,18 +38,40 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "WINDOW,...", value_delimiter = ',')]
     pub(crate) per: Vec<String>,
 
+    /// How many limits to recommend together: 2 adds a window that bounds the long run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(default_value_t = 1, conflicts_with_all = ["per", "deny_requests", "cost", "each"])]
+    pub(crate) limits: u8,
+
     /// The strategy to recommend [default: token_bucket; of a window the one that lets least
     /// through at its worst]
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 
-    /// Clients that ask for many times what all others do: named apart, or kept among the others
+    /// Robots, scanners and clients that are much busier than others: named apart, or kept among
+    /// the others
     #[arg(long, value_enum, default_value = "apart")]
     pub(crate) outliers: Outliers,
 
     /// The most clients to look at, about 700 bytes each. Of more, a sample is looked at
     #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS)]
     pub(crate) max_clients: NonZeroUsize,
+
+    /// Recommend a limit for each value of a field, such as each `path`; of paths those that differ
+    /// in numbers or identifiers alone are one endpoint
+    #[arg(long, value_name = "FIELD")]
+    #[arg(conflicts_with_all = ["per", "deny_requests", "cost", "csv", "report", "check"])]
+    pub(crate) each: Option<String>,
+
+    /// Add the recommended policy in shadow, where it denies nobody, to a policy file
+    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
+    pub(crate) apply: Option<PathBuf>,
+
+    /// Judge the limit that --apply wrote to this file by a newer log; exits with 1 if it denies
+    /// more than it may
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["per", "deny_requests", "cost", "apply"])]
+    pub(crate) check: Option<PathBuf>,
 
     /// Write a policy file with the recommended limit
     #[arg(long, value_name = "FILE")]
@@ -74,7 +96,7 @@ const MAX_CLIENTS: NonZeroUsize = match NonZeroUsize::new(tollgate_logs::advise:
     None => NonZeroUsize::MIN,
 };
 
-/// The treatment of outliers: clients with unusual rates.
+/// The treatment of outliers: robots, scanners and much busier clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Outliers {
     /// In no percentile and no share

@@ -163,7 +163,10 @@ fn people_get_tables_a_curve_and_what_is_not_known() {
     for says in [
         "10000 events of 1753 clients by ip, 2015-05-17T10:05:00Z to 2015-05-20T21:05:59Z\n",
         "half of the load is made by 124 clients (7.1 %)\n",
-        "\n 1m      2     7    33      75    108 ",
+        "\n 1m      2     7    34      75    108 ",
+        "The largest page view of a client (requests at most 2 s apart): p50 1, p90 3, p99 11,",
+        "\n  66.249.73.135: 482 requests, a robot; status 200 (420)",
+        "\n robots         240       1935      34        0 (0.0 %)         0 (0.0 %) \n",
         "Limits with a burst that deny at most 0.1 % of the clients (--per shows windows)\n",
         "\n 6/m burst 103           10 s                   463                0                 0 \n",
         "\n 2/s burst 12          500 ms                  7212                0                 0 \n\n",

@@ -27,7 +27,7 @@ fn the_busiest_clients_are_shown_with_what_they_are() {
     let (code, out, err) = place.run(&["advise", BUNDLED]);
     assert_eq!((code, err.as_str()), (0, ""));
     for says in [
-        "\nThe busiest clients\n  66.249.73.135: 482 requests; status 200 (420), 304 (47), 404 (8)\n",
+        "\nThe busiest clients\n  66.249.73.135: 482 requests, a robot; status 200 (420), 304 (47), 404 (8)\n",
         "\n       217  Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bo...\n",
         "\n        91  /\n",
         "\n  75.97.9.59: 273 requests; status 304 (174), 200 (93), 404 (6)\n",

@@ -6,6 +6,7 @@ mod activation;
 mod admin;
 mod advising;
 mod all_doors;
+mod applying;
 mod bad_input;
 mod browser;
 mod clients;

@@ -9,7 +9,7 @@ use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError, at_o
 
 use super::answer::{Shadowed, reports};
 use super::live::Live;
-use super::observe::RuleName;
+use super::observe::{Part, RuleName};
 use super::shared::Inner;
 use super::{Answer, Event};
 use crate::field::Fields;
@@ -60,9 +60,13 @@ impl<S: Store> Inner<S> {
             }
         }
         let duration = started.map(|started| started.elapsed());
+        let mut part = if answer.decision().is_some() { Part::Beside } else { Part::Alone };
         for Shadowed { policy, outcome, decision } in &all {
             live.count(*policy, *outcome, Authority::Shadow);
-            let what = (*outcome, Authority::Shadow, false);
+            let what = (*outcome, Authority::Shadow, part);
+            if decision.is_some() {
+                part = Part::Beside;
+            }
             self.report(live, (Some(*policy), None), what, decision.as_ref(), (None, duration));
         }
         all
@@ -98,7 +102,7 @@ impl<S: Store> Inner<S> {
         }
         if enforced.is_empty() {
             self.unmatched.add(answer.outcome, authority);
-            let what = (answer.outcome, authority, true);
+            let what = (answer.outcome, authority, Part::Decides);
             self.report(live, (None, None), what, None, (None, duration));
         }
         for &policy in enforced {
@@ -109,7 +113,8 @@ impl<S: Store> Inner<S> {
             if decides {
                 self.loss.see(outcome, authority, error);
             }
-            let what = (outcome, authority, decides);
+            let part = if decides { Part::Decides } else { Part::Beside };
+            let what = (outcome, authority, part);
             self.report(live, (Some(policy), None), what, decision, (error, duration));
         }
     }
@@ -135,7 +140,7 @@ impl<S: Store> Inner<S> {
         &self,
         live: &Live,
         (policy, rule): (Option<usize>, Option<RuleName<'_>>),
-        (outcome, authority, decides): (Outcome, Authority, bool),
+        (outcome, authority, part): (Outcome, Authority, Part),
         decision: Option<&Decision<'_>>,
         (error, duration): (Option<&Error>, Option<Duration>),
     ) {
@@ -150,7 +155,8 @@ impl<S: Store> Inner<S> {
             authority,
             error,
             duration,
-            decides,
+            decides: part == Part::Decides,
+            is_recorded: part != Part::Beside,
             answers: 1,
         });
     }

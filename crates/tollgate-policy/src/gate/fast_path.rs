@@ -10,6 +10,7 @@ use tollgate::{Ask, Counted, Decision, Error, Store, Subject, SubjectPrefix, at_
 use super::answer::Kept;
 use super::ask::no_answer;
 use super::live::Live;
+use super::observe::Part;
 use super::shared::Inner;
 use super::{Answer, DecisionMark, Gate};
 use crate::field::{Field, Fields};
@@ -59,7 +60,7 @@ impl<S: Store> Gate<S> {
             live.count(part.policy, outcome, authority);
             self.0.loss.see(outcome, authority, None);
             if let Some(started) = started {
-                let what = (outcome, authority, true);
+                let what = (outcome, authority, Part::Decides);
                 let duration = Some(started.elapsed());
                 let policy = (Some(part.policy), None);
                 self.0.report(live, policy, what, Some(decision), (None, duration));

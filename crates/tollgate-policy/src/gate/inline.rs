@@ -7,7 +7,7 @@ use tollgate::{Ask, Decision, Error, ReceiptPart, Refund, Store};
 
 use super::holding::unnamed;
 use super::local::InlineShares;
-use super::observe::RuleName;
+use super::observe::{Part, RuleName};
 use super::{Admission, Answer, Gate};
 use crate::model::DEFAULT_DEADLINE;
 use crate::on_failure::OnFailure;
@@ -84,13 +84,17 @@ impl<'g, S: Store> Inline<'g, S> {
         Self { is_shadow, ..self }
     }
 
+    fn part(&self) -> Part {
+        if self.is_shadow { Part::Alone } else { Part::Decides }
+    }
+
     /// Counts and reports a question that is denied without a call to the store, since its rule
     /// admits nobody.
     pub fn deny_all(self) {
         let (started, gate) = (self.gate.started(), &self.gate.0);
         let authority = if self.is_shadow { Authority::Shadow } else { Authority::Policy };
         gate.inline.add(Outcome::Banned, authority);
-        let what = (Outcome::Banned, authority, !self.is_shadow);
+        let what = (Outcome::Banned, authority, self.part());
         let duration = started.map(|started| started.elapsed());
         let rule = self.rules.first().copied();
         gate.report(&gate.live.load(), (None, rule), what, None, (None, duration));
@@ -162,7 +166,7 @@ impl<'g, S: Store> Inline<'g, S> {
         if error.is_none() || terms.deadline >= live.usual {
             gate.0.loss.see(outcome, authority, error);
         }
-        let what = (outcome, counted, !self.is_shadow);
+        let what = (outcome, counted, self.part());
         let duration = started.map(|started| started.elapsed());
         // A failure has no binding limit: its limits are from one rule, or from any of several.
         let rule = match (self.rules, answer.decision()) {

@@ -41,11 +41,25 @@ pub struct Event<'e> {
     /// True for exactly one event of each answer, to count answers when several policies are part
     /// of one. Never true for a shadow policy.
     pub decides: bool,
+    /// True for the event that stands for the request in a log of checks: the one that decides, or
+    /// that of the first shadow policy if no limit decided.
+    pub is_recorded: bool,
     /// The number of answers: more than one where a front decided several together
     /// ([`Inline::batch`](super::Inline::batch)) and these had the same outcome. The limit
     /// and the subject are those of the first one; [`Observer::observe_further`] receives the
     /// subjects of the others.
     pub answers: u64,
+}
+
+/// The place of an event among those of one answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// It decides.
+    Decides,
+    /// It is beside the one that decides.
+    Beside,
+    /// It is of a policy in shadow, and no limit decided.
+    Alone,
 }
 
 /// The name of a rule that inline limits are from, such as one of Envoy's.

@@ -114,6 +114,7 @@ impl<S: Store> Inline<'_, S> {
                 error: None,
                 duration,
                 decides: true,
+                is_recorded: true,
                 answers: *answers,
             });
         }

@@ -314,7 +314,7 @@ impl Observer for Metrics {
             top.add(event.policy, subject, !event.outcome.admits());
         }
         // One line for a check; one about which no limit decided has no subject.
-        if event.decides
+        if event.is_recorded
             && let Some((checks, subject)) = self.0.checks.get().zip(event.subject)
         {
             checks.put(event.policy, subject, event.outcome);

@@ -7,12 +7,14 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::html::{NAME, POLICY, figure};
 use crate::chart::{page_colours, trade};
 use crate::figure::span;
-use tollgate_logs::advise::{Advice, AdvisedLimit, BusyClient, Outlier, WindowAdvice};
+use tollgate_logs::advise::{Advice, AdvisedLimit, BusyClient, Outlier, Why, WindowAdvice};
 use tollgate_logs::text::printable;
 use tollgate_logs::time::show;
 
 /// The lines of a curve as text.
 const LINES: usize = 12;
+/// The most outliers that are named.
+const OUTLIERS: usize = 5;
 /// The longest bar, in blocks.
 const BAR: u64 = 40;
 
@@ -106,6 +108,7 @@ fn busy_client(client: &BusyClient) -> Markup {
     html! {
         b { (printable(client.client.as_bytes(), NAME)) } ": " (client.requests) " requests"
         @if let Some(it) = &client.description {
+            @if let Some(kind) = it.kind { ", " (kind.one()) }
             @if it.looked_at < client.requests { ", of which " (it.looked_at) " were looked at" }
             @for (what, all) in
                 [("status", &it.statuses), ("agent", &it.agents), ("path", &it.paths)]
@@ -162,15 +165,26 @@ fn of_limit(row: &AdvisedLimit) -> Markup {
     } }
 }
 
+/// A kind of clients in words.
+#[must_use]
+pub const fn group_name(why: Option<Why>) -> &'static str {
+    match why {
+        None => "ordinary",
+        Some(Why::Scanner) => "scanners",
+        Some(Why::Robot) => "robots",
+        Some(_) => "much busier",
+    }
+}
+
 /// Outliers of a window in words; `count` is their number in all.
 #[must_use]
 pub fn outliers(window: &str, outliers: &[Outlier], count: u64) -> String {
-    let each = outliers.iter().map(|it| {
+    let each = outliers.iter().take(OUTLIERS).map(|it| {
         let name = printable(it.client.as_bytes(), 60);
-        format!("{name} ({} in {window}, {} in all)", it.busiest, it.requests)
+        format!("{name} ({}, {} in {window}, {} in all)", it.why.one(), it.busiest, it.requests)
     });
     let mut all = each.collect::<Vec<_>>().join(", ");
-    let more = count.saturating_sub(outliers.len() as u64);
+    let more = count.saturating_sub(outliers.len().min(OUTLIERS) as u64);
     if more > 0 {
         let _ = write!(all, " and {more} more");
     }

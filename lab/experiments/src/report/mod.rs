@@ -8,7 +8,7 @@ mod paragraph;
 mod text;
 
 pub use crate::figure::span;
-pub use advice::{advice_curve, advice_html, outliers};
+pub use advice::{advice_curve, advice_html, group_name, outliers};
 pub use html::html;
 pub use text::text;
 

@@ -3,6 +3,9 @@
 use serde::Serialize;
 
 use super::clients::{BusyClient, ClientRow};
+use super::confidence::Confidence;
+use super::groups::Group;
+use super::outliers::Why;
 
 /// Advice on limits for a log.
 #[derive(Debug, Clone, Serialize)]
@@ -34,6 +37,9 @@ pub struct Advice {
     pub half_of_load: u64,
     /// The clients with the most units, at most [`BusyClient::MOST`].
     pub busiest: Vec<BusyClient>,
+    /// The largest page view of each client without outliers: its requests that are at most 2 s
+    /// apart.
+    pub page_views: Busiest,
     /// One for each window, from the shortest to the longest.
     pub windows: Vec<WindowAdvice>,
     /// A limit with a burst for each rate under which a denied request waits at most as long as it
@@ -42,6 +48,9 @@ pub struct Advice {
     pub rates: Vec<RateAdvice>,
     /// The recommended limit.
     pub recommended: Recommended,
+    /// The limit in force, if one is to be judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
     /// Facts that are not in the log.
     pub cannot_know: Vec<String>,
     /// Every client that was looked at, in the order of the log, if they are to be listed.
@@ -120,7 +129,7 @@ impl WindowAdvice {
     pub const NAMED: usize = 20;
 }
 
-/// The demand of clients in their busiest window.
+/// The demand of clients at their busiest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Busiest {
@@ -136,12 +145,34 @@ pub struct Busiest {
     pub max: u64,
 }
 
-/// A client that is much busier than all others.
+impl Busiest {
+    /// Of these demands, without the outliers.
+    pub(super) fn of(demand: impl Iterator<Item = u64>, is_outlier: &[bool]) -> Self {
+        let each = demand.zip(is_outlier);
+        let mut all: Vec<u64> = each.filter(|(_, is)| !**is).map(|(units, _)| units).collect();
+        all.sort_unstable();
+        let per_mille = |share: usize| {
+            let rank = (all.len() * share).div_ceil(1_000).max(1);
+            all.get(rank - 1).copied().unwrap_or(0)
+        };
+        Self {
+            p50: per_mille(500),
+            p90: per_mille(900),
+            p99: per_mille(990),
+            p99_9: per_mille(999),
+            max: per_mille(1_000),
+        }
+    }
+}
+
+/// A client whose demand says nothing about that of people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Outlier {
     /// Its name in printable form.
     pub client: String,
+    /// Why it is one.
+    pub why: Why,
     /// The most that it asked for in a window, or the least burst that never denies it.
     pub busiest: u64,
     /// All of its requests.
@@ -213,6 +244,24 @@ pub struct RateAdvice {
     pub curve: Vec<(u64, u64)>,
 }
 
+/// A limit in force, replayed over a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Checked {
+    /// Its full text.
+    pub limit: String,
+    /// Whether it denies at most the share of the clients without outliers.
+    pub holds: bool,
+    /// The most clients without outliers that may be denied.
+    pub may_be_denied: u64,
+    /// Those that it denies at least once.
+    pub clients_denied: u64,
+    /// The longest wait of a denied request, in microseconds.
+    pub longest_wait_us: u64,
+    /// The kinds of clients under it.
+    pub groups: Vec<Group>,
+}
+
 /// The recommended limit.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -235,6 +284,14 @@ pub struct Recommended {
     pub outliers: Vec<Outlier>,
     /// How many these are in all.
     pub outliers_count: u64,
+    /// The ordinary clients, the busy ones, scanners and robots under it; empty where a window was
+    /// asked for.
+    pub groups: Vec<Group>,
+    /// How far the log supports it; `None` where a window was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
+    /// Reasons why the log is too short or too small. Do not rely on the limit while there is a doubt.
+    pub doubts: Vec<String>,
     /// Clients that a replay of it denies at least once, without outliers.
     pub clients_denied: u64,
     /// Outliers that a replay of it denies at least once.

@@ -11,6 +11,7 @@ use super::Options;
 use super::advice::RateAdvice;
 use super::outliers::{PAGE, apart};
 use super::table::{Ranked, curve};
+use crate::describe::Kind;
 
 const SECOND_US: u64 = 1_000_000;
 const MINUTE_US: u64 = 60 * SECOND_US;
@@ -106,14 +107,14 @@ pub(super) struct Concerned<'b> {
 
 impl<'s> Bursts<'s> {
     /// The limits of all rates under which a denied request waits at most as long as it may.
-    pub(super) fn new(all: &'s [Buckets], options: &Options) -> Self {
+    pub(super) fn new(all: &'s [Buckets], options: &Options, kinds: &[Option<Kind>]) -> Self {
         let max_wait = options.max_wait.filter(|_| options.wants_rate());
         let max_wait_us = max_wait.map_or(0, Period::as_micros);
         let may_wait = |rate: &Rate| rate.step_us() <= max_wait_us;
         let mut bursts = Self { all, rates: Vec::new(), found: Vec::new() };
         for (place, rate) in RATES.iter().enumerate().filter(|(_, rate)| may_wait(rate)) {
             let least: Vec<u64> = all.iter().map(|buckets| buckets.least(place)).collect();
-            let is_outlier = apart(options, &least, PAGE);
+            let is_outlier = apart(options, (&least, kinds), PAGE);
             bursts.rates.push(advised(*rate, &least, &is_outlier, options));
             bursts.found.push((place, is_outlier));
             // A faster rate would only let more through.

@@ -4,17 +4,19 @@ use tollgate::{MAX_BARE_UNITS, Period, Strategy};
 
 use super::advice::{Advice, AdvisedLimit, Busiest, Recommended, Sampled, WindowAdvice};
 use super::burst::Bursts;
+use super::checked;
 use super::clients;
 use super::cost::Subjects;
 use super::named::named;
 use super::of_rate;
-use super::outliers::{apart, ordinary};
+use super::outliers::{apart, kinds, ordinary};
 use super::policy::{self, dimensions};
 use super::scan::{Busy, Profile, Sample, Scan, Window};
 use super::search::search;
 use super::simulate::{Denied, Who, simulate};
 use super::table::{Clients, limit_of};
 use super::{Go, Options, Target};
+use crate::describe::Kind;
 use crate::error::Error;
 use crate::event::ClientId;
 use crate::read::Traffic;
@@ -40,14 +42,16 @@ pub(super) fn advice(
         traffic.clients.ids().filter(|id| traffic.clients.is_sampled(*id)).collect();
     let subjects = subjects(traffic, options, &ids);
     let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or_default();
+    let kinds = kinds(traffic, options, &ids);
     let apart = |window: &Window| {
         // Costs may be of any size.
         let ordinary = if options.cost.is_some() { 0 } else { ordinary(window.period_us) };
-        apart(options, &window.busy.iter().map(Busy::busiest).collect::<Vec<_>>(), ordinary)
+        let demand: Vec<u64> = window.busy.iter().map(Busy::busiest).collect();
+        apart(options, (&demand, &kinds), ordinary)
     };
     let apart: Vec<Vec<bool>> = scan.windows.iter().map(apart).collect();
-    let of_windows = scan.windows.iter().zip(periods).zip(&apart);
-    let all: Vec<Clients<'_>> = of_windows
+    let each = scan.windows.iter().zip(periods).zip(&apart);
+    let all: Vec<Clients<'_>> = each
         .map(|((window, period), is_outlier)| Clients {
             window,
             period: *period,
@@ -56,27 +60,18 @@ pub(super) fn advice(
             is_outlier,
         })
         .collect();
-    let mut windows: Vec<WindowAdvice> = Vec::with_capacity(all.len());
-    for (place, clients) in all.iter().enumerate() {
-        let row = |strategy: &Strategy| {
-            clients.row(*strategy, clients.units(*strategy, options.target), &subjects)
-        };
-        let demand: Vec<u64> = clients.window.busy.iter().map(Busy::busiest).collect();
-        let outliers = named(traffic, &ids, (&demand, clients.profiles, clients.is_outlier));
-        windows.push(WindowAdvice {
-            window: clients.period.to_string(),
-            window_us: clients.period.as_micros(),
-            is_longer_than_log: clients.period.as_micros() > last_us - first_us,
-            busiest: busiest(clients),
-            burst_tenths: all.get(place + 1).and_then(|next| burst(clients, next)),
-            outliers_count: clients.is_outlier.iter().filter(|is| **is).count() as u64,
-            outliers,
-            limits: Strategy::RATES.iter().map(row).collect(),
-        });
-    }
-    let bursts = Bursts::new(&scan.buckets, options);
-    let recommended = match bursts.best() {
-        Some(best) => of_rate::recommend(traffic, (sample, scan, &ids), options, &best, go)?,
+    let mut windows = of_windows(traffic, &all, (&ids, &kinds), options, &subjects);
+    let bursts = Bursts::new(&scan.buckets, options, &kinds);
+    let seen = of_rate::Seen { sample, scan, ids: &ids, kinds: &kinds };
+    let best = bursts.best();
+    let checked = match (&best, &options.in_force) {
+        (Some(best), Some(limits)) => {
+            Some(checked::check(traffic, &seen, (options, limits), best, go)?)
+        }
+        _ => None,
+    };
+    let recommended = match best {
+        Some(best) => of_rate::recommend(traffic, &seen, options, &best, go)?,
         None => {
             let chosen = chosen_window(&windows, options)?;
             let (Some(clients), Some(window)) = (all.get(chosen), windows.get_mut(chosen)) else {
@@ -104,8 +99,13 @@ pub(super) fn advice(
         target: options.target.to_string(),
         half_of_load: half_of_load(&scan.profiles),
         busiest: clients::busiest(traffic, scan),
+        page_views: Busiest::of(
+            scan.profiles.iter().map(|profile| profile.view),
+            &apart.first().cloned().unwrap_or_default(),
+        ),
         rates: bursts.rates,
         recommended,
+        checked,
         cannot_know: cannot_know(traffic, options, &windows),
         rows: match options.lists_clients {
             true => clients::rows(traffic, sample, scan),
@@ -115,29 +115,40 @@ pub(super) fn advice(
     })
 }
 
+/// The demand in each window, and the limits with it.
+fn of_windows(
+    traffic: &Traffic,
+    all: &[Clients<'_>],
+    (ids, kinds): (&[ClientId], &[Option<Kind>]),
+    options: &Options,
+    subjects: &Subjects,
+) -> Vec<WindowAdvice> {
+    let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or_default();
+    let of_window = |(place, clients): (usize, &Clients<'_>)| {
+        let row = |strategy: &Strategy| {
+            clients.row(*strategy, clients.units(*strategy, options.target), subjects)
+        };
+        let demand: Vec<u64> = clients.window.busy.iter().map(Busy::busiest).collect();
+        let apart = (clients.is_outlier, kinds);
+        WindowAdvice {
+            window: clients.period.to_string(),
+            window_us: clients.period.as_micros(),
+            is_longer_than_log: clients.period.as_micros() > last_us - first_us,
+            busiest: Busiest::of(demand.iter().copied(), clients.is_outlier),
+            burst_tenths: all.get(place + 1).and_then(|next| burst(clients, next)),
+            outliers_count: clients.is_outlier.iter().filter(|is| **is).count() as u64,
+            outliers: named(traffic, ids, (&demand, clients.profiles), apart),
+            limits: Strategy::RATES.iter().map(row).collect(),
+        }
+    };
+    all.iter().enumerate().map(of_window).collect()
+}
+
 /// The lengths of the subjects that a policy would count.
 fn subjects(traffic: &Traffic, options: &Options, ids: &[ClientId]) -> Subjects {
     let names = dimensions(&options.by).iter().map(|dimension| dimension.len() + 1).sum::<usize>();
     let length = |id: &ClientId| (traffic.clients.name(*id).map_or(0, <[u8]>::len) + names) as u64;
     Subjects { lengths: ids.iter().map(length).collect() }
-}
-
-fn busiest(clients: &Clients<'_>) -> Busiest {
-    let each = clients.window.busy.iter().zip(clients.is_outlier);
-    let mut all: Vec<u64> =
-        each.filter(|(_, is_outlier)| !**is_outlier).map(|(busy, _)| busy.busiest()).collect();
-    all.sort_unstable();
-    let per_mille = |share: usize| {
-        let rank = (all.len() * share).div_ceil(1_000).max(1);
-        all.get(rank - 1).copied().unwrap_or(0)
-    };
-    Busiest {
-        p50: per_mille(500),
-        p90: per_mille(900),
-        p99: per_mille(990),
-        p99_9: per_mille(999),
-        max: per_mille(1_000),
-    }
 }
 
 /// The median of how many times its mean of the longer window a client asked for in its busiest
@@ -286,6 +297,9 @@ fn recommend(
         longest_wait_us: row.longest_wait_us.unwrap_or_default(),
         outliers: window.outliers.clone(),
         outliers_count: window.outliers_count,
+        groups: Vec::new(),
+        confidence: None,
+        doubts: Vec::new(),
     })
 }
 

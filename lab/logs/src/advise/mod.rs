@@ -24,9 +24,14 @@
 
 mod advice;
 mod burst;
+mod checked;
 mod choose;
 mod clients;
+mod confidence;
 mod cost;
+mod each;
+mod each_policies;
+mod groups;
 mod named;
 mod of_rate;
 mod outliers;
@@ -34,18 +39,25 @@ mod policy;
 mod ramp;
 mod scan;
 mod search;
+mod second;
 mod simulate;
 mod table;
 mod tolerance;
 
 use std::fmt;
 
-use tollgate::{Period, Strategy, Unit};
+use tollgate::{LimitSet, Period, Strategy, Unit};
 
 pub use self::advice::{
-    Advice, AdvisedLimit, Busiest, Curve, Outlier, RateAdvice, Recommended, Sampled, WindowAdvice,
+    Advice, AdvisedLimit, Busiest, Checked, Curve, Outlier, RateAdvice, Recommended, Sampled,
+    WindowAdvice,
 };
 pub use self::clients::{BusyClient, ClientRow};
+pub use self::confidence::Confidence;
+pub use self::each::{EachAdvice, ValueAdvice, advise_each};
+pub use self::groups::Group;
+pub use self::outliers::Why;
+pub use self::policy::NAME;
 use self::scan::{Sample, Scan};
 pub use self::tolerance::{Tolerance, ToleranceError};
 use crate::error::Error;
@@ -110,6 +122,12 @@ pub struct Options {
     pub lists_clients: bool,
     /// Whether outliers are left out of percentiles and tolerances.
     pub sets_outliers_apart: bool,
+    /// Whether a window is recommended beside a rate with a burst, for the long run.
+    pub wants_second: bool,
+    /// Whether the policy file counts and never denies.
+    pub is_shadow: bool,
+    /// A limit in force, to be judged beside the recommended one: see [`Advice::checked`].
+    pub in_force: Option<LimitSet>,
 }
 
 impl Default for Options {
@@ -126,6 +144,9 @@ impl Default for Options {
             max_wait: Period::from_micros(10 * SECOND_US),
             lists_clients: false,
             sets_outliers_apart: true,
+            wants_second: false,
+            is_shadow: false,
+            in_force: None,
         }
     }
 }
@@ -211,6 +232,9 @@ pub fn advise(traffic: &Traffic, options: &Options, go: &mut Go<'_>) -> Result<A
 /// The windows in order, each once.
 fn periods(options: &Options) -> Result<Vec<Period>, Error> {
     let mut periods = options.periods.clone();
+    if options.wants_second {
+        periods.extend(second::LONGEST);
+    }
     periods.sort_unstable_by_key(|period| period.as_micros());
     periods.dedup_by_key(|period| period.as_micros());
     if periods.is_empty() || periods.len() > MAX_WINDOWS {
@@ -244,5 +268,7 @@ fn check(traffic: &Traffic, sample: &Sample, options: &Options) -> Result<(), Er
     Ok(())
 }
 
+#[cfg(test)]
+mod known_tests;
 #[cfg(test)]
 mod tests;

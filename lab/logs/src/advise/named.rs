@@ -1,7 +1,9 @@
 //! The outliers by name.
 
 use super::advice::{Outlier, WindowAdvice};
+use super::outliers::Why;
 use super::scan::Profile;
+use crate::describe::Kind;
 use crate::event::ClientId;
 use crate::read::Traffic;
 
@@ -9,17 +11,21 @@ use crate::read::Traffic;
 pub(super) fn named(
     traffic: &Traffic,
     ids: &[ClientId],
-    (demand, profiles, is_outlier): (&[u64], &[Profile], &[bool]),
+    (demand, profiles): (&[u64], &[Profile]),
+    (is_outlier, kinds): (&[bool], &[Option<Kind>]),
 ) -> Vec<Outlier> {
-    let each = ids.iter().zip(demand).zip(profiles).zip(is_outlier);
-    let mut all: Vec<(u64, u64, ClientId)> = each
-        .filter(|(_, is_outlier)| **is_outlier)
-        .map(|(((id, demand), profile), _)| (*demand, profile.requests, *id))
+    let each = ids.iter().zip(demand).zip(profiles).zip(is_outlier.iter().zip(kinds));
+    let mut all: Vec<(u64, u64, ClientId, Why)> = each
+        .filter(|(_, (is_outlier, _))| **is_outlier)
+        .map(|(((id, demand), profile), (_, kind))| {
+            (*demand, profile.requests, *id, Why::of(*kind))
+        })
         .collect();
     all.sort_unstable_by(|one, other| (other.0, other.1, one.2).cmp(&(one.0, one.1, other.2)));
     all.truncate(WindowAdvice::NAMED);
-    let outlier = |(busiest, requests, id)| Outlier {
+    let outlier = |(busiest, requests, id, why)| Outlier {
         client: traffic.clients.printable(id).unwrap_or_default(),
+        why,
         busiest,
         requests,
     };

@@ -1,6 +1,13 @@
-//! Outliers: clients that are much busier than all others.
+//! Outliers: clients whose demand says nothing about that of people. They are robots, scanners, or
+//! much busier than all others.
+
+use serde::Serialize;
 
 use super::Options;
+use crate::describe::Kind;
+use crate::event::ClientId;
+use crate::parse::By;
+use crate::read::Traffic;
 
 /// An outlier asks for at least this many times the units of the next client.
 const GAP: u64 = 4;
@@ -19,12 +26,77 @@ pub(super) fn ordinary(window_us: u64) -> u64 {
     PAGE + window_us / STEADY_US
 }
 
-/// The outliers among these clients, unless they are kept among the others.
-pub(super) fn apart(options: &Options, demand: &[u64], ordinary: u64) -> Vec<bool> {
-    match options.sets_outliers_apart {
-        true => outliers(demand, ordinary),
-        false => vec![false; demand.len()],
+/// The fewest clients without robots and scanners that advice is made from.
+const FEWEST_LEFT: usize = 10;
+
+/// Why a client is an outlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Why {
+    /// It asks for at least four times what the next client does.
+    Busy,
+    /// At least half of its requests, and at least 20, were answered by 400, 401, 403, 404 or 405.
+    Scanner,
+    /// At least half of its requests have an agent that names a robot.
+    Robot,
+}
+
+impl Why {
+    /// The reason for an outlier of this kind.
+    pub(super) fn of(kind: Option<Kind>) -> Self {
+        match kind {
+            None => Self::Busy,
+            Some(Kind::Scanner) => Self::Scanner,
+            Some(Kind::Robot) => Self::Robot,
+        }
     }
+
+    /// One of them in a sentence: `a robot`.
+    #[must_use]
+    pub const fn one(self) -> &'static str {
+        match self {
+            Self::Busy => "much busier",
+            Self::Scanner => Kind::Scanner.one(),
+            Self::Robot => Kind::Robot.one(),
+        }
+    }
+}
+
+/// The robots and scanners among these clients.
+pub(super) fn kinds(traffic: &Traffic, options: &Options, ids: &[ClientId]) -> Vec<Option<Kind>> {
+    let kind = |id: &ClientId| traffic.descriptions.as_ref()?.kind(*id);
+    let is_somebody = !matches!(options.by, By::All | By::Path);
+    apart_kinds(options, ids.iter().map(|id| kind(id).filter(|_| is_somebody)).collect())
+}
+
+/// These kinds, as far as they are set apart. Where more than half of the clients are scanners,
+/// refused requests are part of the work, and none is one. Where few others would be left, all are
+/// ordinary.
+pub(super) fn apart_kinds(options: &Options, mut kinds: Vec<Option<Kind>>) -> Vec<Option<Kind>> {
+    let count = |kinds: &[Option<Kind>], kind| kinds.iter().filter(|it| **it == kind).count();
+    if count(&kinds, Some(Kind::Scanner)) > kinds.len() / 2 {
+        kinds.iter_mut().filter(|it| **it == Some(Kind::Scanner)).for_each(|it| *it = None);
+    }
+    if !options.sets_outliers_apart || count(&kinds, None) < FEWEST_LEFT {
+        return vec![None; kinds.len()];
+    }
+    kinds
+}
+
+/// The outliers among these clients, unless they are kept among the others.
+pub(super) fn apart(
+    options: &Options,
+    (demand, kinds): (&[u64], &[Option<Kind>]),
+    ordinary: u64,
+) -> Vec<bool> {
+    if !options.sets_outliers_apart {
+        return vec![false; demand.len()];
+    }
+    let others: Vec<u64> =
+        demand.iter().zip(kinds).filter(|(_, kind)| kind.is_none()).map(|(it, _)| *it).collect();
+    let mut is_busy = outliers(&others, ordinary).into_iter();
+    kinds.iter().map(|kind| kind.is_some() || is_busy.next().unwrap_or(false)).collect()
 }
 
 /// Whether each of these clients is an outlier, by its demand in its busiest window. The lowest gap

@@ -9,7 +9,7 @@ use super::scan::Profile;
 use crate::parse::By;
 
 /// The name of the policy.
-const NAME: &str = "advised";
+pub const NAME: &str = "advised";
 
 /// The constant that counts all requests together.
 const EVERYBODY: &str = "everybody=all";
@@ -65,7 +65,6 @@ pub(super) fn text(
         &format!("Made by tollgate advise from {ordinary} clients by {}.", options.by),
     );
     comment(&mut text, reason);
-    let dimensions = dimensions(&options.by);
     if options.by.fields().contains(&By::Path) {
         comment(
             &mut text,
@@ -73,7 +72,7 @@ pub(super) fn text(
         );
     }
     text.push_str("version = 1\n\n[[policies]]\n");
-    let _ = writeln!(text, "name = \"{NAME}\"\non_failure = \"allow\"");
+    let _ = writeln!(text, "name = \"{NAME}\"\n{}", common(options));
     if let Some(cost) = &options.cost {
         comment(
             &mut text,
@@ -87,6 +86,22 @@ pub(super) fn text(
             unit => writeln!(text, "cost = {{ {unit} = {amount} }}"),
         };
     }
+    text.push_str(&limits(options, limit));
+    text
+}
+
+/// The lines that all policies have.
+pub(super) fn common(options: &Options) -> &'static str {
+    if options.is_shadow {
+        "on_failure = \"allow\"\nshadow = true"
+    } else {
+        "on_failure = \"allow\""
+    }
+}
+
+/// The line with the limit.
+pub(super) fn limits(options: &Options, limit: &str) -> String {
+    let dimensions = dimensions(&options.by);
     let subject = match dimensions.as_slice() {
         [one] => format!("\"{one}\""),
         several => {
@@ -99,8 +114,7 @@ pub(super) fn text(
     };
     // A line of the log without the field was no event, so such a request is not limited either.
     let absent = if dimensions.iter().all(always) { "" } else { ", absent = \"skip\"" };
-    let _ = writeln!(text, "limits = [{{ subject = {subject}, limit = \"{limit}\"{absent} }}]");
-    text
+    format!("limits = [{{ subject = {subject}, limit = \"{limit}\"{absent} }}]\n")
 }
 
 /// The field of policies that a cost is read from: only headers and fields of a front are possible.
@@ -115,7 +129,7 @@ fn of_cost(cost: &By) -> String {
 }
 
 /// Words in lines of comments.
-fn comment(text: &mut String, words: &str) {
+pub(super) fn comment(text: &mut String, words: &str) {
     let mut line = "#".to_owned();
     for word in words.split_whitespace() {
         if line.chars().count() + 1 + word.chars().count() > WIDTH {

@@ -15,6 +15,9 @@ use crate::read::Traffic;
 /// Events between two calls of the progress function.
 const BATCH_EVENTS: u64 = 8_192;
 
+/// Requests of a client that are at most so far apart are of one page view.
+pub(super) const VIEW_GAP_US: u64 = 2_000_000;
+
 /// A client's place that is outside of the sample.
 const OUTSIDE: u32 = u32::MAX;
 
@@ -72,6 +75,9 @@ pub(super) struct Profile {
     gap_us: u64,
     /// The largest cost of a request.
     pub(super) largest: u64,
+    /// The units of the page view that is open, and of the largest one.
+    view_now: u64,
+    pub(super) view: u64,
 }
 
 /// The behaviour of a client in one window.
@@ -252,8 +258,14 @@ impl Profile {
         if self.requests == 0 {
             self.first_us = event.at_us;
         } else {
-            self.gap_us = self.gap_us.min(event.at_us - self.last_us);
+            let gap_us = event.at_us - self.last_us;
+            self.gap_us = self.gap_us.min(gap_us);
+            if gap_us > VIEW_GAP_US {
+                self.view_now = 0;
+            }
         }
+        self.view_now += cost;
+        self.view = self.view.max(self.view_now);
         self.last_us = event.at_us;
         self.requests += 1;
         self.units += cost;

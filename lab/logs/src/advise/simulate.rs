@@ -13,8 +13,10 @@ use crate::read::Traffic;
 const BATCH_EVENTS: usize = 8_192;
 
 /// The clients that a limit denies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Denied {
+    /// The denied requests of each client, by dense numbers.
+    pub(super) by_client: Vec<u32>,
     pub(super) clients: u64,
     pub(super) requests: u64,
     pub(super) outliers: u64,
@@ -44,8 +46,7 @@ pub(super) fn simulate(
     let Who { sample, is_outlier, is_denied } = who;
     let mut decider = InMemory::default();
     decider.begin(&[PerLimits::new(Per::Client, limits.clone())], false)?;
-    let mut was_denied = vec![false; sample.len()];
-    let mut denied = Denied::default();
+    let mut denied = Denied { by_client: vec![0; sample.len()], ..Denied::default() };
     let mut events = traffic.ordered.iter()?;
     let total_events = traffic.ordered.len();
     let (mut batch, mut verdicts) = (Vec::with_capacity(BATCH_EVENTS), Vec::<Verdict>::new());
@@ -68,8 +69,9 @@ pub(super) fn simulate(
             let wait_us = verdict.retry_after_us.unwrap_or_default();
             denied.longest_wait_us = denied.longest_wait_us.max(wait_us);
             let is_outlier = is_outlier.get(place).copied().unwrap_or(false);
-            let is_first =
-                was_denied.get_mut(place).is_some_and(|was| !std::mem::replace(was, true));
+            let Some(of_client) = denied.by_client.get_mut(place) else { continue };
+            let is_first = *of_client == 0;
+            *of_client = of_client.saturating_add(1);
             let (clients, requests) = if is_outlier {
                 (&mut denied.outliers, &mut denied.outliers_requests)
             } else {

@@ -422,7 +422,7 @@ proptest! {
             };
             let all = denied(&vec![true; sample.len()], u64::MAX).unwrap();
             let some = clients.are_denied(*strategy, units);
-            prop_assert_eq!(denied(&some, all.requests), Some(all), "{}", limits);
+            prop_assert_eq!(denied(&some, all.requests), Some(all.clone()), "{}", limits);
             let counted = some.iter().filter(|is_denied| **is_denied).count() as u64;
             prop_assert_eq!(counted, all.clients + all.outliers, "{}", limits);
             if let Some(fewer) = all.requests.checked_sub(1) {

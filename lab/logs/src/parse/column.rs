@@ -8,10 +8,11 @@ use tollgate_policy::Field as PolicyField;
 use super::by::{By, MAX_BY};
 use super::line::{method_of, path_of};
 use super::names::{AGENT, BYTES, HOST, METHOD, PATH, REFERER, STATUS, USER};
-use super::{clf, line};
+use super::{clf, endpoint, line};
 
-/// The most columns of a parser: those of the `--by` option, and the fields of policies.
-pub(super) const MAX_COLUMNS: usize = MAX_BY + 12;
+/// The most columns of a parser: those of the `--by` option and the fields of policies, a cost, and
+/// the two of signs.
+pub(super) const MAX_COLUMNS: usize = MAX_BY + 14;
 
 /// How a value is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub(super) enum Kind {
     Ip,
     /// A path, without its query.
     Path,
+    /// A path in the form that fronts give to policies.
+    Form,
+    /// That form, in which `*` stands for numbers and identifiers.
+    Endpoint,
     /// A method.
     Method,
     /// As it is written.
@@ -27,11 +32,20 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// A value in the form that is compared.
+    pub(super) fn formed<'a>(self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        match self {
+            Self::Form => endpoint::formed(value),
+            Self::Endpoint => endpoint::endpoint(endpoint::formed(value)),
+            Self::Ip | Self::Path | Self::Method | Self::Plain => value,
+        }
+    }
+
     /// The part of a value in JSON or in a column that counts: the value may be the first line of a
     /// request.
     pub(super) fn cut<'a>(self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
         let part: fn(&[u8]) -> &[u8] = match self {
-            Self::Path => |value| path_of(line::target(value)),
+            Self::Path | Self::Form | Self::Endpoint => |value| path_of(line::target(value)),
             Self::Method => method_of,
             Self::Ip | Self::Plain => return value,
         };
@@ -64,6 +78,13 @@ impl Column {
     /// A field of the `--by` option, which is neither all nor several.
     pub(crate) fn required(by: &By) -> Self {
         Self { is_required: true, ..Self::optional(by) }
+    }
+
+    /// A field of the `--each` option: of paths those of one endpoint are one value.
+    pub(crate) fn each(by: &By) -> Self {
+        let column = Self::required(by);
+        let kind = if *by == By::Path { Kind::Endpoint } else { column.kind };
+        Self { kind, ..column }
     }
 
     /// The same field, without which a line is an event all the same.
@@ -105,7 +126,7 @@ impl Column {
         match field {
             PolicyField::Ip => Self::optional(&By::Ip),
             PolicyField::User => Self::optional(&By::User),
-            PolicyField::Path => Self::optional(&By::Path),
+            PolicyField::Path => Self { kind: Kind::Form, ..Self::optional(&By::Path) },
             PolicyField::Method => Self::optional(&By::Field("method".to_owned())),
             PolicyField::Host => plain("host", Some(clf::Field::Vhost), known(&HOST)),
             PolicyField::Header(name) => {

@@ -6,6 +6,7 @@ use std::fmt;
 use super::by::By;
 use super::format::Format;
 use super::names::{CLF_FIELDS, CLIENT, TIME};
+use super::signs::Signs;
 use crate::time::TimeError;
 
 /// The event on a line.
@@ -23,13 +24,17 @@ pub struct Parsed<'a> {
     pub has_zone: bool,
     /// Whether the client is an address that a proxy passed on, and not the peer.
     pub is_forwarded: bool,
+    /// Whether the request looks like one of a robot or a scanner; nothing without
+    /// [`super::Parser::with_signs`].
+    pub signs: Signs,
 }
 
 impl Parsed<'_> {
     /// The same event, without its line.
     pub(super) fn into_owned<'a>(self) -> Parsed<'a> {
-        let Self { at_us, key, cost, has_zone, is_forwarded } = self;
-        Parsed { at_us, key: Cow::Owned(key.into_owned()), cost, has_zone, is_forwarded }
+        let Self { at_us, key, cost, has_zone, is_forwarded, signs } = self;
+        let key = Cow::Owned(key.into_owned());
+        Parsed { at_us, key, cost, has_zone, is_forwarded, signs }
     }
 }
 

@@ -8,10 +8,12 @@ mod by;
 mod clf;
 mod client;
 mod column;
+mod endpoint;
 mod format;
 mod json;
 mod line;
 pub mod names;
+mod signs;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,7 @@ pub(crate) use self::column::Column;
 use self::column::{Kind, MAX_COLUMNS};
 pub use self::format::{Format, Hints};
 pub use self::line::{Parsed, Reason};
+pub use self::signs::Signs;
 use self::table::{Fixed, Row, Table};
 
 /// The client of all requests, if they are counted together.
@@ -49,10 +52,9 @@ const MAX_DEPTH: usize = 3;
 #[derive(Debug)]
 pub struct Parser {
     by: By,
-    /// The parts of the key: none to count all requests together.
+    /// The parts of the key (none to count all requests together), and then the others.
     columns: Vec<Column>,
-    /// The index of the column of the cost, after those of the key.
-    cost: Option<usize>,
+    others: Others,
     hints: Hints,
     json: json::Fields,
     fixed: Fixed,
@@ -60,6 +62,17 @@ pub struct Parser {
     header: Option<Table>,
     /// Whether this file had a line that was not blank.
     has_begun: bool,
+}
+
+/// The places of the columns that are not parts of the key.
+#[derive(Debug, Clone, Copy)]
+struct Others {
+    /// The number of parts of the key.
+    parts: usize,
+    /// The cost.
+    cost: Option<usize>,
+    /// The status; the agent is behind it.
+    signs: Option<usize>,
 }
 
 /// A parsed line.
@@ -81,16 +94,27 @@ impl Parser {
         Self::of_columns(by, columns)
     }
 
-    /// A parser whose key has these columns, at most 19 of them.
-    pub(crate) fn of_columns(by: By, columns: Vec<Column>) -> Self {
-        debug_assert!(columns.len() < MAX_COLUMNS, "one is left for the cost");
-        Self::with(by, columns, None, Hints::default())
+    /// A parser whose keys are pairs: the value of `each`, whose paths are those of endpoints, and
+    /// the client.
+    #[must_use]
+    pub fn of_each(each: &By, by: &By) -> Self {
+        let both: Vec<By> = each.fields().iter().chain(by.fields()).cloned().collect();
+        let parts = each.fields().iter().map(Column::each);
+        let columns = parts.chain(by.fields().iter().map(Column::required)).collect();
+        Self::of_columns(By::Several(both), columns)
     }
 
-    fn with(by: By, columns: Vec<Column>, cost: Option<usize>, hints: Hints) -> Self {
+    /// A parser whose key has these columns, at most 19 of them.
+    pub(crate) fn of_columns(by: By, columns: Vec<Column>) -> Self {
+        debug_assert!(columns.len() + 3 <= MAX_COLUMNS, "room for a cost and two signs");
+        let others = Others { parts: columns.len(), cost: None, signs: None };
+        Self::with(by, columns, others, Hints::default())
+    }
+
+    fn with(by: By, columns: Vec<Column>, others: Others, hints: Hints) -> Self {
         let json = json::Fields::new(&columns, &hints);
         let fixed = Fixed::default();
-        Self { by, columns, cost, hints, json, fixed, header: None, has_begun: false }
+        Self { by, columns, others, hints, json, fixed, header: None, has_begun: false }
     }
 
     /// The same parser, which also takes the cost from a field.
@@ -101,16 +125,27 @@ impl Parser {
 
     /// The same parser, which takes the cost from this column.
     pub(crate) fn with_cost_column(self, column: Column) -> Self {
-        let Self { by, mut columns, hints, .. } = self;
-        let cost = Some(columns.len());
+        let Self { by, mut columns, others, hints, .. } = self;
+        let others = Others { cost: Some(columns.len()), ..others };
         columns.push(column);
-        Self::with(by, columns, cost, hints)
+        Self::with(by, columns, others, hints)
+    }
+
+    /// The same parser, which also looks for the [`Signs`] of robots and scanners, by the status
+    /// and the agent.
+    #[must_use]
+    pub fn with_signs(self) -> Self {
+        let Self { by, mut columns, others, hints, .. } = self;
+        let others = Others { signs: Some(columns.len()), ..others };
+        let named = |name: &str| Column::optional(&By::Field(name.to_owned()));
+        columns.extend([named("status"), named("agent")]);
+        Self::with(by, columns, others, hints)
     }
 
     /// The same parser, with facts about the log.
     #[must_use]
     pub fn with_hints(self, hints: Hints) -> Self {
-        Self::with(self.by, self.columns, self.cost, hints)
+        Self::with(self.by, self.columns, self.others, hints)
     }
 
     /// The parser's `--by` option.
@@ -242,7 +277,7 @@ impl Parser {
             Values::Row(table, row) => table.at(row)?,
         };
         let mut is_forwarded = false;
-        let parts = self.cost.unwrap_or(self.columns.len());
+        let Others { parts, cost: cost_column, signs } = self.others;
         let key = match self.columns.get(..parts).unwrap_or_default() {
             [] => Cow::Borrowed(ALL),
             [one] if one.is_required => {
@@ -256,14 +291,22 @@ impl Parser {
                 Cow::Owned(joined(all.iter().map(|value| &**value)))
             }
         };
-        let cost = match self.cost {
+        let cost = match cost_column {
             None => Some(1),
             Some(index) => {
                 let value = self.value(values, index, &mut false)?;
                 value.and_then(|value| cost(&value)).transpose()?
             }
         };
-        Ok(Parsed { at_us, key, cost, has_zone, is_forwarded })
+        let signs = match signs {
+            None => Signs::default(),
+            Some(index) => {
+                let value = |index| self.value(values, index, &mut false);
+                let (status, agent) = (value(index)?, value(index + 1)?);
+                Signs::of(&status.unwrap_or_default(), &agent.unwrap_or_default())
+            }
+        };
+        Ok(Parsed { at_us, key, cost, has_zone, is_forwarded, signs })
     }
 
     /// The value of a column; `None` where it is absent and not required.
@@ -292,7 +335,7 @@ impl Parser {
         match value {
             Ok(None) if column.is_required => Err(Reason::NoField(column.by.clone())),
             Err(_) if !column.is_required => Ok(None),
-            value => value,
+            value => Ok(value?.map(|value| column.kind.formed(value))),
         }
     }
 

@@ -16,7 +16,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("tollgate-stores", &["tollgate", "tollgate-lease", "tollgate-redis", "tollgate-sqlite"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
     ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
-    ("tollgate-logs", &["tollgate", "tollgate-policy"]),
+    ("tollgate-logs", &["tollgate", "tollgate-policy", "tollgate-tower"]),
     (
         "tollgate-experiments",
         &["tollgate", "tollgate-lease", "tollgate-logs", "tollgate-policy", "tollgate-queue"],

@@ -1,151 +1,29 @@
-//! `advise`: which limit fits a log.
+//! An advice as text for a terminal.
 
-use std::path::Path;
-use std::time::Instant;
-
-use anyhow::{Context as _, Result, bail};
 use comfy_table::Table;
-use indicatif::ProgressBar;
-use tollgate::{LimitSet, Period};
-use tollgate_experiments::report::{advice_curve, advice_html, outliers, span};
+use tollgate_experiments::report::{advice_curve, group_name, outliers, span};
 use tollgate_logs::advise::{
-    Advice, AdvisedLimit, BusyClient, ClientRow, Options, Progress, Step, Target, WindowAdvice,
+    Advice, AdvisedLimit, Busiest, BusyClient, Checked, EachAdvice, Group, WindowAdvice,
 };
 use tollgate_logs::text::printable;
-use tollgate_logs::{Error, Reading, Traffic};
 
-use super::log::{LogOptions, headline, share};
-use crate::args::{Advise, Outliers};
-use crate::file::{beside, persist};
-use crate::input;
-use crate::show::{self, Output, wrapped};
-use crate::stop::Stop;
+use crate::command::log::share;
+use crate::show::{self, wrapped};
 
 /// The most characters of an agent or a path: a line has 80.
 const SHOWN_VALUE: usize = 65;
-
-pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
-    let log = LogOptions::new(&args.log)?;
-    let options = options(args, &log)?;
-    // Fail before the log is read if a file cannot be written, not an hour later.
-    for path in [&args.policy, &args.csv, &args.report].into_iter().flatten() {
-        beside(path)?;
-    }
-    let start = Instant::now();
-    let reading = Reading::by(log.by.clone()).with_cost(log.cost.clone());
-    let reading = reading.with_hints(log.hints.clone()).with_descriptions();
-    let reading = reading.with_max_clients(args.max_clients);
-    let traffic = log.read(&args.logs, |lines, update| reading.read_lines(lines, update))?;
-    let reading = start.elapsed();
-    let stop = Stop::listen()?;
-    let advice = match with_bar(&traffic, &options, &stop) {
-        Err(Error::Stopped) => {
-            show::note("interrupted: no advice is written");
-            return Ok(stop.code());
-        }
-        advice => advice?,
-    };
-    let written = write_files(args, &advice)?;
-    let notes = log.notes(&traffic.summary);
-    if args.json {
-        out.json(&advice)?;
-        notes.iter().for_each(|note| show::note(note));
-        return Ok(0);
-    }
-    out.text(&headline(&traffic.summary, &log.by, reading))?;
-    out.text(&text(&advice))?;
-    for note in &notes {
-        out.line(format!("\nnote: {note}"))?;
-    }
-    for path in &written {
-        out.line(format!("\nwritten to {path}"))?;
-    }
-    if args.policy.is_none() {
-        out.line(format!("\nThe policy file (--policy FILE writes it):\n\n{}", policy(&advice)))?;
-    }
-    Ok(0)
-}
-
-fn options(args: &Advise, log: &LogOptions) -> Result<Options> {
-    let mut options = Options::by(log.by.clone());
-    options.cost = log.cost.clone();
-    if let Some(unit) = &args.unit {
-        let limit: LimitSet = format!("1/m of {unit}").parse().context("--unit")?;
-        options.unit = limit.limits().first().map_or(options.unit, |limit| *limit.unit());
-    }
-    if let Some(share) = &args.deny_clients {
-        options.target = Target::Clients(share.parse().context("--deny-clients")?);
-    }
-    if let Some(share) = &args.deny_requests {
-        options.target = Target::Requests(share.parse().context("--deny-requests")?);
-    }
-    if !args.per.is_empty() {
-        let period = |text: &String| text.trim().parse::<Period>().context("--per");
-        options.periods = args.per.iter().map(period).collect::<Result<_>>()?;
-        options.max_wait = None;
-    }
-    options.strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
-    if let Some(wait) = &args.max_wait {
-        options.max_wait = Some(wait.parse().context("--max-wait")?);
-        if !options.wants_rate() {
-            bail!("--max-wait is for a rate with a burst: leave out --strategy, or give `gcra`");
-        }
-    }
-    options.lists_clients = args.csv.is_some();
-    options.sets_outliers_apart = args.outliers == Outliers::Apart;
-    Ok(options)
-}
-
-/// Advises with a progress bar, until a signal arrives.
-fn with_bar(traffic: &Traffic, options: &Options, stop: &Stop) -> Result<Advice, Error> {
-    let bar = ProgressBar::new(0).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
-    let advice = tollgate_logs::advise::advise(traffic, options, &mut |progress: Progress| {
-        bar.set_message(match progress.step {
-            Step::Replay(strategy) => strategy.name(),
-            _ => "looking at clients",
-        });
-        bar.set_length(progress.total_events);
-        bar.set_position(progress.events);
-        if stop.is_asked() { Err(Error::Stopped) } else { Ok(()) }
-    });
-    bar.finish_and_clear();
-    advice
-}
-
-fn write_files(args: &Advise, advice: &Advice) -> Result<Vec<String>> {
-    let mut written = Vec::new();
-    let mut file = |path: &Path, text: &str| -> Result<()> {
-        persist(beside(path)?, text.as_bytes(), path)?;
-        written.push(path.display().to_string());
-        Ok(())
-    };
-    if let Some(path) = &args.policy {
-        file(path, &advice.recommended.policy)?;
-    }
-    if let Some(path) = &args.csv {
-        let windows: Vec<&str> = advice.windows.iter().map(|it| it.window.as_str()).collect();
-        let mut text = ClientRow::header(&windows);
-        for row in &advice.rows {
-            text.push('\n');
-            text.push_str(&row.csv());
-        }
-        text.push('\n');
-        file(path, &text)?;
-    }
-    if let Some(path) = &args.report {
-        file(path, &advice_html(advice))?;
-    }
-    Ok(written)
-}
+/// The most characters of a value in a table.
+const SHOWN_NAME: usize = 40;
 
 /// The policy file, indented.
-fn policy(advice: &Advice) -> String {
-    let lines = advice.recommended.policy.lines();
+pub(super) fn policy(text: &str) -> String {
+    let lines = text.lines();
     let indented = lines.map(|line| format!("{}\n", format!("  {line}").trim_end()));
     indented.collect::<String>().trim_end().to_owned()
 }
 
-fn text(advice: &Advice) -> String {
+/// An advice as text.
+pub(super) fn text(advice: &Advice) -> String {
     let mut text = String::new();
     let sampled = advice.sampled;
     if sampled.one_in > 1 {
@@ -168,6 +46,7 @@ fn text(advice: &Advice) -> String {
         "\nThe demand of clients in their busiest window\n\n{}\n",
         busy(advice)
     ));
+    text.push_str(&format!("{}\n", wrapped(&page_views(advice.page_views), 0)));
     text.push_str(&if advice.rates.is_empty() { of_windows(advice) } else { of_rates(advice) });
     let recommended = &advice.recommended;
     let bold = anstyle::Style::new().bold();
@@ -178,11 +57,108 @@ fn text(advice: &Advice) -> String {
         wrapped(&recommended.reason, 2),
         wrapped(&denials(advice), 2),
     ));
+    if !recommended.doubts.is_empty() {
+        text.push_str(&format!("\n{bold}Too little to rely on{bold:#}\n"));
+        for doubt in &recommended.doubts {
+            text.push_str(&format!("  - {}\n", wrapped(doubt, 4)));
+        }
+    }
+    if recommended.groups.len() > 1 {
+        let groups = groups(&recommended.groups);
+        text.push_str(&format!("\nWho is denied\n\n{groups}\n"));
+    }
+    if let Some(it) = &advice.checked {
+        text.push_str(&checked(it, advice));
+    }
     text.push_str("\nFacts that are not in the log\n");
     for line in &advice.cannot_know {
         text.push_str(&format!("  - {}\n", wrapped(line, 4)));
     }
     text
+}
+
+/// The largest page views of clients.
+fn page_views(it: Busiest) -> String {
+    format!(
+        "The largest page view of a client (requests at most 2 s apart): p50 {}, p90 {}, p99 {}, \
+         most {}",
+        it.p50, it.p90, it.p99, it.max
+    )
+}
+
+/// Whether the limit in force held.
+fn checked(it: &Checked, advice: &Advice) -> String {
+    let bold = anstyle::Style::new().bold();
+    let verdict = if it.holds { "held" } else { "did not hold" };
+    let words = format!(
+        "It denies {} that are no outliers; {} keeps to at most {}. The longest wait is {}.",
+        show::count(it.clients_denied, "client"),
+        it.may_be_denied,
+        advice.target,
+        span(it.longest_wait_us)
+    );
+    let groups = groups(&it.groups);
+    format!(
+        "\n{bold}In force: {} {verdict}{bold:#}\n  {}\n\n{groups}\n",
+        it.limit,
+        wrapped(&words, 2)
+    )
+}
+
+/// The limits of all values of a field.
+pub(super) fn each_text(advice: &EachAdvice) -> String {
+    let mut table = show::table([
+        &*advice.each,
+        "requests",
+        "clients",
+        "limit",
+        "longest wait",
+        "clients denied",
+        "outliers denied",
+        "requests denied",
+    ]);
+    for row in &advice.values {
+        table.add_row([
+            printable(row.value.as_bytes(), SHOWN_NAME),
+            row.requests.to_string(),
+            row.clients.to_string(),
+            row.limit.clone(),
+            span(row.wait_us),
+            row.clients_denied.to_string(),
+            format!("{} of {}", row.outliers_denied, row.outliers),
+            format!("{} ({})", row.requests_denied, share(row.requests_denied, row.requests)),
+        ]);
+    }
+    let others = match advice.others {
+        0 => String::new(),
+        others => format!(
+            "\n{} of {} have no limit here\n",
+            show::count(advice.others_requests, "request"),
+            show::count(others, "other value")
+        ),
+    };
+    let heading = format!(
+        "A limit by {} for each {}, which denies at most {} of that {}",
+        advice.by, advice.each, advice.target, advice.each
+    );
+    format!("{}\n\n{table}\n{others}", wrapped(&heading, 0))
+}
+
+/// The kinds of clients under a limit.
+fn groups(groups: &[Group]) -> Table {
+    let mut table =
+        show::table(["who", "clients", "requests", "burst", "clients denied", "requests denied"]);
+    for row in groups {
+        table.add_row([
+            group_name(row.why).to_owned(),
+            row.clients.to_string(),
+            row.requests.to_string(),
+            row.burst.to_string(),
+            format!("{} ({})", row.clients_denied, share(row.clients_denied, row.clients)),
+            format!("{} ({})", row.requests_denied, share(row.requests_denied, row.requests)),
+        ]);
+    }
+    table
 }
 
 /// The limits with a burst, and the outliers under the recommended one.
@@ -229,6 +205,9 @@ fn busy_client(client: &BusyClient) -> String {
         text.push_str(&format!(" of {} units", client.units));
     }
     let Some(it) = &client.description else { return text + "\n" };
+    if let Some(kind) = it.kind {
+        text.push_str(&format!(", {}", kind.one()));
+    }
     if it.looked_at < client.requests {
         text.push_str(&format!(", {} of them looked at", it.looked_at));
     }
@@ -282,7 +261,7 @@ fn denials(advice: &Advice) -> String {
         show::count(it.clients_denied + it.outliers_denied, "client"),
         advice.clients,
     );
-    if it.outliers_count > 0 {
+    if it.outliers_requests_denied > 0 {
         text.push_str(&format!(
             ": {} are of {} of {}",
             it.outliers_requests_denied,
