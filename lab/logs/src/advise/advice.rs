@@ -290,7 +290,7 @@ pub struct Recommended {
     /// How far the log supports it; `None` where a window was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
-    /// Reasons why the log is too short or too small. Do not rely on the limit while there is a doubt.
+    /// Reasons why the log is too short or too small. Do not rely on the limit while there is one.
     pub doubts: Vec<String>,
     /// Clients that a replay of it denies at least once, without outliers.
     pub clients_denied: u64,
