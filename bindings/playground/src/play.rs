@@ -2,10 +2,14 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 use tollgate::wire::{Charge, duration};
-use tollgate::{Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Strategy, Subject, Time};
+use tollgate::{
+    Ask, Charged, Decision, Limit, LimitSet, Limiter, ManualClock, MemoryStore, ParseError,
+    Strategy, Subject, Time,
+};
 
-use crate::answer::{LaneJson, LimitJson, Opened, Problem, Refused, Reply};
-use crate::question::{self, How, MAX_ASKS, Message};
+use crate::answer::{LaneJson, LimitJson, Opened, Problem, Refused, Reply, Seen};
+use crate::moment::{self, Moment, Verdict, moments};
+use crate::question::{self, How, MAX_ASKS, MAX_HISTORY, MAX_SIDES, Message};
 use crate::traffic;
 
 /// The most bytes of one strategy's store. A page has two clients.
@@ -17,9 +21,22 @@ const SEEDS: [u64; 2] = [1, 2];
 /// The longest text of limits, in bytes: a page should not hang on what was pasted by mistake.
 const MAX_TEXT_BYTES: usize = 10_000;
 
+/// The most spans of one limit that are drawn: as many as a window can have sub-buckets.
+const MAX_SPANS: usize = 1_001;
+
 /// Every strategy under the limits that the page opened last, and their clock.
 #[derive(Debug, Default)]
 pub struct Playground {
+    table: Table,
+    /// All questions since it was opened, so that a moment before can be looked at.
+    history: Vec<question::Ask>,
+    /// Why each lane answered the last of them as it did.
+    why: Vec<Vec<String>>,
+}
+
+/// Limiters on one clock.
+#[derive(Debug, Default)]
+struct Table {
     clock: ManualClock,
     lanes: Vec<Limiter>,
 }
@@ -37,64 +54,180 @@ impl Playground {
     }
 
     fn answer_question(&mut self, question: Message) -> Reply {
-        match question {
-            Message::Open { limits } => match self.open(&limits) {
-                Ok(opened) => Reply::Opened(opened),
-                Err(problem) => Reply::Problem { problem },
-            },
-            Message::Ask { asks } => match self.ask_all(&asks) {
-                Ok(lanes) => Reply::Answered { lanes },
-                Err(error) => Reply::Refused { error },
-            },
-            Message::Traffic(traffic) => match traffic::asks(&traffic) {
-                Ok(asks) => Reply::Traffic { asks },
-                Err(error) => Reply::Refused { error },
-            },
-        }
+        let answer = match question {
+            Message::Open { limits } => self.open(&limits),
+            Message::Ask { asks } => self.ask_all(asks),
+            Message::Look { times_us, subjects } => self.look(&times_us, &subjects),
+            Message::See { asked, at_us, subjects } => self.see(asked, at_us, &subjects),
+            Message::Traffic(traffic) => {
+                traffic::asks(&traffic).map(|asks| Reply::Traffic { asks })
+            }
+        };
+        answer.unwrap_or_else(|error| Reply::Refused { error })
     }
 
-    /// Reads the limits under each strategy, as `tollgate replay --strategy all` does. Limits that
-    /// name a strategy have one lane, as written.
-    fn open(&mut self, text: &str) -> Result<Opened, Problem> {
-        if text.len() > MAX_TEXT_BYTES {
-            let what = format!("the text has {} bytes", text.len());
-            let remedy = format!("write at most {MAX_TEXT_BYTES}");
-            return Err(Problem::new(text, &tollgate::ParseError::whole(text, what, remedy)));
+    fn open(&mut self, texts: &[String]) -> Result<Reply, String> {
+        if !(1..=MAX_SIDES).contains(&texts.len()) {
+            return Err(format!("{} texts of limits: open 1 or {MAX_SIDES}", texts.len()));
         }
-        let mut sets: Vec<LimitSet> = Vec::new();
-        let mut refused = Vec::new();
-        for &strategy in Strategy::RATES {
-            match LimitSet::parse_with(text, strategy) {
-                Ok(set) => sets.push(set),
+        let mut opened = Opened { lanes: Vec::new(), refused: Vec::new() };
+        let mut sets = Vec::new();
+        for (side, text) in texts.iter().enumerate() {
+            match read(text) {
+                Ok((fit, refused)) => {
+                    opened.lanes.extend(fit.iter().map(|set| lane(side, set)));
+                    opened.refused.extend(refused.into_iter().map(|(strategy, error)| Refused {
+                        side,
+                        strategy: strategy.name(),
+                        problem: Problem::new(text, &error),
+                    }));
+                    sets.extend(fit);
+                }
                 Err(error) => {
-                    let problem = Problem::new(text, &error);
-                    refused.push(Refused { strategy: strategy.name(), problem });
+                    return Ok(Reply::Problem { side, problem: Problem::new(text, &error) });
                 }
             }
         }
-        if sets.is_empty() {
-            sets.push(text.parse().map_err(|error| Problem::new(text, &error))?);
-            refused.clear();
-        }
-        let lanes = sets.iter().map(lane).collect();
-        self.clock = ManualClock::at_micros(0);
-        self.lanes = sets.into_iter().map(|set| limiter(set, &self.clock)).collect();
-        Ok(Opened { lanes, refused })
+        *self = Self { table: Table::new(sets), ..Self::default() };
+        Ok(Reply::Opened(opened))
     }
 
-    fn ask_all(&self, asks: &[question::Ask]) -> Result<Vec<Vec<Box<RawValue>>>, String> {
+    fn ask_all(&mut self, asks: Vec<question::Ask>) -> Result<Reply, String> {
+        let most = MAX_HISTORY - self.history.len();
         if asks.len() > MAX_ASKS {
             return Err(format!("{} questions at once: ask at most {MAX_ASKS}", asks.len()));
         }
-        let mut lanes: Vec<Vec<_>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        for ask in asks {
-            self.clock.set(Time::from_micros(ask.at_us));
-            for (limiter, answers) in self.lanes.iter().zip(&mut lanes) {
-                answers.push(answered(limiter, ask)?);
+        if asks.len() > most {
+            return Err(format!("{MAX_HISTORY} requests are remembered at most: start afresh"));
+        }
+        let mut lanes: Vec<Vec<_>> = self.table.lanes.iter().map(|_| Vec::new()).collect();
+        for (place, ask) in asks.iter().enumerate() {
+            let is_last = place + 1 == asks.len();
+            let (answers, why) = self.table.ask(ask, is_last)?;
+            lanes.iter_mut().zip(answers).for_each(|(lane, answer)| lane.push(answer));
+            if is_last {
+                self.why = why;
             }
         }
-        Ok(lanes)
+        self.history.extend(asks);
+        Ok(Reply::Answered { lanes, why: self.why.clone() })
     }
+
+    fn look(&self, times_us: &[u64], subjects: &[String]) -> Result<Reply, String> {
+        if times_us.len() > MAX_ASKS || subjects.len() > traffic::CLIENTS.len() {
+            return Err(format!("look at most at {MAX_ASKS} times of each client"));
+        }
+        let look = |limiter: &Limiter, subject: &String| {
+            let at = |us: &u64| {
+                self.table.clock.set(Time::from_micros(*us));
+                let peek = limiter.check(Ask::new(subject).peek()).now().map_err(text_of)?;
+                Ok(peek.remaining())
+            };
+            times_us.iter().map(at).collect::<Result<Vec<u64>, String>>()
+        };
+        let lane = |limiter| subjects.iter().map(|subject| look(limiter, subject)).collect();
+        let left = self.table.lanes.iter().map(lane).collect::<Result<_, String>>()?;
+        Ok(Reply::Looked { left })
+    }
+
+    /// Asks everything again up to that question, which costs less than remembering every state.
+    fn see(&self, asked: Option<usize>, at_us: u64, subjects: &[String]) -> Result<Reply, String> {
+        let Some(asked) = asked else {
+            let spans = self.table.spans(at_us, subjects)?;
+            return Ok(Reply::Seen(Seen { spans, why: self.why.clone() }));
+        };
+        let questions = self
+            .history
+            .get(..asked)
+            .ok_or_else(|| format!("question {asked} of {}: there is none", self.history.len()))?;
+        let sets = self.table.lanes.iter().map(|limiter| limiter.limits().clone());
+        let table = Table::new(sets);
+        let mut why = Vec::new();
+        for (place, ask) in questions.iter().enumerate() {
+            why = table.ask(ask, place + 1 == asked)?.1;
+        }
+        Ok(Reply::Seen(Seen { spans: table.spans(at_us, subjects)?, why }))
+    }
+}
+
+impl Table {
+    fn new(sets: impl IntoIterator<Item = LimitSet>) -> Self {
+        let clock = ManualClock::at_micros(0);
+        let lanes = sets.into_iter().map(|set| limiter(set, &clock)).collect();
+        Self { clock, lanes }
+    }
+
+    /// Asks every lane. With `is_explained` it also says why each limit answered so.
+    fn ask(&self, ask: &question::Ask, is_explained: bool) -> Result<Said, String> {
+        self.clock.set(Time::from_micros(ask.at_us));
+        let mut said = (Vec::new(), Vec::new());
+        for limiter in &self.lanes {
+            let before = match is_explained {
+                true => moments(limiter, &ask.subject, ask.at_us)?,
+                false => Vec::new(),
+            };
+            let (answer, verdicts) = answered(limiter, ask)?;
+            said.0.push(answer);
+            let why = |(before, (cost, verdict)): (&Moment<'_>, (u64, Verdict))| {
+                before.why(cost, verdict)
+            };
+            said.1.push(before.iter().zip(verdicts).map(why).collect());
+        }
+        Ok(said)
+    }
+
+    /// For each lane, subject and limit, what counts at that time.
+    fn spans(&self, at_us: u64, subjects: &[String]) -> Result<SpansOfLanes, String> {
+        self.clock.set(Time::from_micros(at_us));
+        let spans = |moment: &Moment<'_>| {
+            let mut spans = moment.spans();
+            // The newest.
+            spans.drain(..spans.len().saturating_sub(MAX_SPANS));
+            spans
+        };
+        let of_subject = |limiter: &Limiter, subject: &String| {
+            let moments = moments(limiter, subject, at_us)?;
+            Ok(moments.iter().map(spans).collect())
+        };
+        let lane = |limiter| subjects.iter().map(|subject| of_subject(limiter, subject)).collect();
+        self.lanes.iter().map(lane).collect()
+    }
+}
+
+/// The answers of the lanes, and why each of their limits answered so.
+type Said = (Vec<Box<RawValue>>, Vec<Vec<String>>);
+
+/// For each lane, subject and limit.
+type SpansOfLanes = Vec<Vec<Vec<Vec<crate::answer::Span>>>>;
+
+/// Reads limits under each strategy, as `tollgate replay --strategy all` does: those that fit, and
+/// the strategies that do not. Limits that name a strategy have one lane, as written.
+fn read(text: &str) -> Result<(Vec<LimitSet>, Vec<(Strategy, ParseError)>), ParseError> {
+    if text.len() > MAX_TEXT_BYTES {
+        let what = format!("the text has {} bytes", text.len());
+        return Err(ParseError::whole(text, what, format!("write at most {MAX_TEXT_BYTES}")));
+    }
+    let mut sets: Vec<LimitSet> = Vec::new();
+    let mut refused = Vec::new();
+    for &strategy in Strategy::RATES {
+        match LimitSet::parse_with(text, strategy) {
+            Ok(set) => sets.push(set),
+            Err(error) => refused.push((strategy, error)),
+        }
+    }
+    if sets.is_empty() {
+        sets.push(text.parse()?);
+        refused.clear();
+    }
+    for set in &sets {
+        // Such as slots, which holds take, and limits of tokens: this page has neither.
+        let probe = limiter(set.clone(), &ManualClock::at_micros(0));
+        if let Err(error) = probe.check("a").now() {
+            let remedy = "this page asks for requests alone: write a rate, as in `10/s`".to_owned();
+            return Err(ParseError::whole(text, error.to_string(), remedy));
+        }
+    }
+    Ok((sets, refused))
 }
 
 fn limiter(set: LimitSet, clock: &ManualClock) -> Limiter {
@@ -102,11 +235,12 @@ fn limiter(set: LimitSet, clock: &ManualClock) -> Limiter {
     Limiter::new(set, store.max_bytes(STORE_BYTES).build())
 }
 
-fn lane(set: &LimitSet) -> LaneJson {
+fn lane(side: usize, set: &LimitSet) -> LaneJson {
     let limits = set.limits();
     let mut strategies: Vec<&str> = limits.iter().map(|limit| limit.strategy().name()).collect();
     strategies.dedup();
     LaneJson {
+        side,
         strategy: strategies.join(", "),
         limits: limits.iter().map(limit).collect(),
         capacity: limits.iter().map(Limit::capacity).min().unwrap_or(0),
@@ -114,14 +248,24 @@ fn lane(set: &LimitSet) -> LaneJson {
 }
 
 fn limit(limit: &Limit) -> LimitJson {
+    let meaning = limit.meaning();
     LimitJson {
         text: limit.to_string(),
         period_us: limit.quota().period.as_micros(),
-        rows: limit.meaning().rows(duration),
+        capacity: limit.capacity(),
+        bound: meaning.bound(),
+        rows: meaning.rows(duration),
+        choose: moment::choose(limit.strategy()),
+        kind: moment::kind(limit),
+        edges: moment::edges(limit),
     }
 }
 
-fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<Box<RawValue>, String> {
+/// The answer, and what each limit said to which cost.
+fn answered(
+    limiter: &Limiter,
+    ask: &question::Ask,
+) -> Result<(Box<RawValue>, Vec<(u64, Verdict)>), String> {
     let question = Ask::new(&ask.subject).cost(ask.cost);
     let question = match ask.how {
         How::Check => question,
@@ -129,12 +273,27 @@ fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<Box<RawValue>, Str
         How::Partial => question.partial(),
         How::Charge => {
             let subject: Subject = ask.subject.parse().map_err(text_of)?;
-            let charged = limiter.charge(question).now().map_err(text_of)?;
+            let charged: Vec<Charged> = limiter.charge(question).now().map_err(text_of)?;
             let charge = Charge::new(ask.cost, [(&subject, limiter.limits())], &charged);
-            return to_raw_value(&charge).map_err(text_of);
+            let verdicts = vec![(ask.cost, Verdict::Charged); charged.len()];
+            return Ok((to_raw_value(&charge).map_err(text_of)?, verdicts));
         }
     };
-    to_raw_value(&limiter.check(question).now().map_err(text_of)?).map_err(text_of)
+    let decision = limiter.check(question).now().map_err(text_of)?;
+    let verdicts = verdicts(ask, &decision);
+    Ok((to_raw_value(&decision).map_err(text_of)?, verdicts))
+}
+
+fn verdicts(ask: &question::Ask, decision: &Decision<'_>) -> Vec<(u64, Verdict)> {
+    let is_cut = ask.how == How::Partial && decision.granted() < ask.cost;
+    let verdict = |report: tollgate::Report<'_>| match report.retry_after() {
+        // Nothing of it is a denial, with the numbers of a check for one unit.
+        _ if is_cut && decision.is_allowed() => (ask.cost, Verdict::Part(decision.granted())),
+        _ if report.admits() => (if is_cut { 1 } else { ask.cost }, Verdict::Fits),
+        Some(wait) => (if is_cut { 1 } else { ask.cost }, Verdict::Later(moment::micros(wait))),
+        None => (ask.cost, Verdict::Never),
+    };
+    decision.reports().map(verdict).collect()
 }
 
 fn text_of(error: impl ToString) -> String {
@@ -159,7 +318,7 @@ mod tests {
 
     fn open(limits: &str) -> (Playground, Value) {
         let mut playground = Playground::default();
-        let opened = answer(&mut playground, &json!({"do": "open", "limits": limits}));
+        let opened = answer(&mut playground, &json!({"do": "open", "limits": [limits]}));
         (playground, opened)
     }
 
@@ -298,5 +457,83 @@ mod tests {
         });
         assert!(error(traffic).contains("out of range"));
         assert!(Playground::default().answer("{").contains("not a question"));
+    }
+
+    fn asks(at_s: &[u64]) -> Value {
+        let ask =
+            |s: &u64| json!({"at_us": s * 1_000_000, "cost": 1, "how": "check", "subject": "a"});
+        json!({"do": "ask", "asks": at_s.iter().map(ask).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn two_texts_are_side_by_side_on_one_clock() {
+        let mut playground = Playground::default();
+        let mut open =
+            |limits: Value| answer(&mut playground, &json!({"do": "open", "limits": limits}));
+        let opened = open(json!(["1/10s via gcra", "5/10s"]));
+        let lanes = opened["lanes"].as_array().unwrap();
+        let sides: Vec<&Value> = lanes.iter().map(|lane| &lane["side"]).collect();
+        assert_eq!(json!(sides), json!([0, 1, 1, 1, 1, 1, 1]));
+        let wrong = open(json!(["5/10s", "5/10"]));
+        assert_eq!((&wrong["side"], wrong["problem"].is_object()), (&json!(1), true), "{wrong}");
+        assert!(open(json!([]))["error"].as_str().unwrap().contains("open 1 or 2"));
+        // A mistake changes nothing.
+        let said = answer(&mut playground, &asks(&[0, 0]));
+        assert_eq!(said["lanes"].as_array().unwrap().len(), 7);
+        assert_eq!(said["lanes"][0][1]["allowed"], false);
+        assert_eq!(said["lanes"][3][1]["allowed"], true);
+    }
+
+    #[test]
+    fn every_question_can_be_looked_at_again() {
+        let (mut playground, _) = open("2/10s via sliding_log");
+        let said = answer(&mut playground, &asks(&[1, 2, 3, 30]));
+        let see = |playground: &mut Playground, asked: Value, at_s: u64| {
+            let at_us = at_s * 1_000_000;
+            let see = json!({"do": "see", "asked": asked, "at_us": at_us, "subjects": ["a"]});
+            answer(playground, &see)
+        };
+        let third = see(&mut playground, json!(3), 3);
+        let why = third["why"][0][0].as_str().unwrap();
+        assert!(why.ends_with("1 more fits at 11s, when that of 1s leaves."), "{why}");
+        assert_eq!(third["spans"][0][0][0].as_array().unwrap().len(), 2);
+        assert_eq!(see(&mut playground, json!(1), 1)["spans"][0][0][0][0]["start_us"], 1_000_000);
+        let present = see(&mut playground, Value::Null, 30);
+        assert_eq!(
+            (&present["why"], &present["why"]),
+            (&said["why"], &see(&mut playground, json!(4), 30)["why"])
+        );
+        let error = &see(&mut playground, json!(5), 30)["error"];
+        assert_eq!(*error, "question 5 of 4: there is none");
+        // Nobody asked anything by looking.
+        let left = answer(
+            &mut playground,
+            &json!({"do": "look", "times_us": [30_000_000], "subjects": ["a", "b"]}),
+        );
+        assert_eq!(left["left"], json!([[[1], [2]]]));
+    }
+
+    #[test]
+    fn so_many_requests_are_remembered() {
+        let (mut playground, _) = open("5/10s via gcra");
+        let many = asks(&[0; MAX_ASKS]);
+        for _ in 0..MAX_HISTORY / MAX_ASKS {
+            assert!(answer(&mut playground, &many)["error"].is_null());
+        }
+        let error = answer(&mut playground, &asks(&[0]))["error"].clone();
+        assert_eq!(error, "10000 requests are remembered at most: start afresh");
+    }
+
+    #[test]
+    fn limits_that_this_page_cannot_ask_are_refused_at_once() {
+        for text in ["20 at once", "10/s, 5 at once", "100/m of tokens via gcra"] {
+            let (_, opened) = open(text);
+            let remedy = opened["problem"]["remedy"].as_str();
+            assert!(remedy.is_some_and(|words| words.contains("`10/s`")), "{text}: {opened}");
+        }
+        let (mut playground, _) = open("2/m via gcra, ban 1m after 2 denials in 1m");
+        let said = answer(&mut playground, &asks(&[0, 0, 0, 0, 1]));
+        let why = said["why"][0][1].as_str().unwrap();
+        assert_eq!(why, "A ban runs until 1m.");
     }
 }

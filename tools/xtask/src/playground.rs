@@ -19,7 +19,17 @@ const PAGE: &str = "target/playground.html";
 const FOLDER: &str = "bindings/playground/page";
 
 /// The scripts, in the order in which they are joined: they share one scope.
-const SCRIPTS: [&str; 5] = ["words.js", "engine.js", "draw.js", "lanes.js", "main.js"];
+const SCRIPTS: [&str; 9] = [
+    "trouble.js",
+    "words.js",
+    "engine.js",
+    "address.js",
+    "draw.js",
+    "lanes.js",
+    "save.js",
+    "step.js",
+    "main.js",
+];
 
 /// The maximum size of the page: it should open quickly even on a slow network.
 const MAX_BYTES: usize = 500_000;
@@ -167,7 +177,8 @@ mod tests {
         write("index.html", "{{style}}{{script}}{{engine}}");
         write("style.css", "a{}\n");
         SCRIPTS.iter().for_each(|name| write(name, "1;\n"));
-        assert_eq!(page(dir.path(), "E").unwrap(), "a{}1;\n\n1;\n\n1;\n\n1;\n\n1;E");
+        let joined = ["1;\n"; SCRIPTS.len()].join("\n");
+        assert_eq!(page(dir.path(), "E").unwrap(), format!("a{{}}{}E", joined.trim_end()));
         write("main.js", "'</script>'");
         assert!(page(dir.path(), "E").is_err());
         write("main.js", "");

@@ -8,6 +8,11 @@ async function ready() {
   while (!document.documentElement.dataset.ready) await frame();
 }
 
+// Until this holds; the test has a deadline.
+async function until(holds) {
+  while (!holds()) await frame();
+}
+
 function type(id, text) {
   get(id).value = text;
   get(id).dispatchEvent(new InputEvent("input", { bubbles: true }));
