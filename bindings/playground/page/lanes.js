@@ -24,7 +24,8 @@ function newLane({ side, strategy, limits, capacity }, index, isPair) {
   root.classList.add(SIDES[side]);
   const text = limits.map(limit => limit.text).join(", ");
   find(".limit").textContent = text;
-  find(".bound").textContent = `${limits.map(limit => limit.bound).join("; ")}.`;
+  const means = new Set(limits.map(limit => limit.rows[0][1]));
+  find(".means").textContent = [...means].join("; ");
   const pre = find("pre");
   pre.setAttribute("aria-label", `Answers of ${name}`);
   const meaning = find(".meaning");
@@ -123,7 +124,7 @@ function showNow(lane, { at, step, clients }, who) {
     lane.last.textContent = `No answer yet${of}.`;
   } else {
     const answer = step === null ? "Last answer" : `Answer ${step + 1}`;
-    lane.last.append(`${answer}${of}, at ${glance(last.at)}: `, make("strong", ...verdictOf(last)));
+    lane.last.append(`${answer}${of}, at ${moment(last.at)}: `, make("strong", ...verdictOf(last)));
     if (lane.limits.length > 1 && !last.admitted) {
       lane.last.append(` By ${lane.limits[last.binding].text}.`);
     }
@@ -136,6 +137,22 @@ function showNow(lane, { at, step, clients }, who) {
   }
   lane.now.textContent = `${step === null ? "Now" : "Then"}: ${words.join(", ")}.`;
   lane.count.textContent = `${countsOf(lane)}.`;
+}
+
+// All lanes in one table: who cannot scroll through all pictures sees them side by side.
+function showSums(lanes) {
+  get("sums").hidden = !lanes.length;
+  get("sums").tBodies[0].replaceChildren(...lanes.map(lane => {
+    const row = make("tr");
+    const name = make("th", lane.name);
+    name.scope = "row";
+    row.append(name);
+    const most = lane.limits.map(limit => limit.most).filter(Boolean).join(", ");
+    for (const text of [lane.admitted, lane.denied, lane.capacity, most]) {
+      row.append(make("td", text));
+    }
+    return row;
+  }));
 }
 
 // Why each limit answered so: the last request, or the one that is looked at.

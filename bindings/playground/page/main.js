@@ -21,7 +21,8 @@ const engine = await loadEngine().catch(error => {
   showTrouble([`The engine cannot start in this browser: ${error.message}. It needs WebAssembly `
     + "and DecompressionStream, which every browser has since 2023."]);
   document.documentElement.dataset.ready = "no";
-  throw error;
+  // Nothing of the rest can run.
+  return new Promise(() => {});
 });
 
 function now() {
@@ -55,6 +56,7 @@ function open() {
   get("lanes").classList.toggle("pair", isPair);
   if (problem) {
     get("lanes").replaceChildren();
+    showSums([]);
     showStep();
     return false;
   }
@@ -93,9 +95,10 @@ function showProblem(id, problem) {
   if (!problem) return;
   const { what, remedy, start, end } = problem;
   const text = get(id).value;
-  const place = make("code", text.slice(0, start));
-  place.append(make("mark", text.slice(start, end)), text.slice(end));
-  box.append(`${what}: `, place, remedy);
+  const before = start > 100 ? `…${text.slice(start - 60, start)}` : text.slice(0, start);
+  const place = make("code", before);
+  place.append(make("mark", shorten(text.slice(start, end), 200)), shorten(text.slice(end)));
+  box.append(`${shorten(what, 200)}: `, place, shorten(remedy, 200));
 }
 
 // The value of a number field; `null` and a message at its fault.
@@ -207,7 +210,7 @@ function generate() {
   play.traffic = get("pattern").value;
   get("fault").textContent = error ?? "";
   if (error || !askAll(asks, play.span)) return;
-  finish(play.span, `${count} requests in ${duration(play.span)}.`);
+  finish(play.span, `${count} requests were generated, in ${duration(play.span)}.`);
 }
 
 // Runs the requests at exact times. Their own limits are for those who ask for them: whoever types
@@ -243,8 +246,7 @@ function runScript(setsLimits) {
 function finish(at, words) {
   play.base = at;
   play.looked = at;
-  const counts = play.lanes.map(lane => `${lane.name} admitted ${lane.admitted}`);
-  get("said").textContent = `${words} ${counts.join(", ")}.`;
+  get("said").textContent = words;
   showAddress();
   show();
 }
@@ -273,7 +275,9 @@ function show(moves = false) {
     }
     draw(lane, view);
   }
-  if (!moves) showStep();
+  if (moves) return;
+  showSums(arranged(play.lanes));
+  showStep();
 }
 
 function frame() {
@@ -343,7 +347,7 @@ function takePicture() {
 }
 
 for (const speed of SPEEDS) {
-  const option = make("option", exact(Math.round(speed * 1e6)));
+  const option = make("option", `${exact(Math.round(speed * 1e6))} per second`);
   option.value = speed;
   get("speed").append(option);
 }

@@ -57,12 +57,10 @@ function pictureOf(lanes, view, about) {
   return canvas;
 }
 
-async function copyLink(link) {
-  try {
-    await navigator.clipboard.writeText(link);
+// Not every page may write to the clipboard: until it is there, the link is shown.
+function copyLink(link) {
+  get("saved").replaceChildren("Copy this link: ", make("code", link));
+  navigator.clipboard?.writeText(link).then(() => {
     get("saved").textContent = "The link is copied.";
-  } catch {
-    // Not every page may write there.
-    get("saved").replaceChildren("Copy this link: ", make("code", link));
-  }
+  }, () => {});
 }

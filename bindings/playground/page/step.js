@@ -3,13 +3,12 @@
 // The requests that can be looked at: every lane has answered the same ones.
 const requests = () => play.lanes[0]?.events ?? [];
 
-// Looks at a request, counted from 0; at the present with `null`.
+// Looks at a request, counted from 0; at what is now with `null`.
 function stepTo(step) {
   const most = requests().length - 1;
   play.step = step === null || most < 0 ? null : Math.max(0, Math.min(step, most));
   if (play.step !== null) setRunning(false);
   show();
-  if (play.step !== null) get("said").textContent = sayStep();
 }
 
 const stepBy = count => stepTo((play.step ?? requests().length) + count);
@@ -18,7 +17,7 @@ function sayStep() {
   const { at, how, cost, who } = requests()[play.step];
   const asked = how === "check" ? `cost ${cost}` : `${how}, cost ${cost}`;
   const number = `Request ${play.step + 1} of ${requests().length}`;
-  return `${number}: at ${exact(at)}, client ${who}, ${asked}.`;
+  return `${number}: at ${duration(at)}, client ${who}, ${asked}.`;
 }
 
 function showStep() {
@@ -26,12 +25,12 @@ function showStep() {
   const slider = get("step");
   slider.max = Math.max(1, length);
   slider.value = step === null ? slider.max : step + 1;
-  slider.setAttribute("aria-valuetext", step === null ? "the present" : sayStep());
+  slider.setAttribute("aria-valuetext", step === null ? "now" : sayStep());
   get("step").disabled = !length;
   for (const id of ["first", "back"]) get(id).disabled = !length || step === 0;
   get("next").disabled = step === null || step === length - 1;
   get("present").disabled = step === null;
-  get("step-at").textContent = step === null ? `The present, after ${length} requests.` : sayStep();
+  get("step-at").textContent = step === null ? `Now, after ${length} requests.` : sayStep();
 }
 
 // The request that is nearest to a place in a picture.

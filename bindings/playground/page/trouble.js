@@ -18,8 +18,8 @@ function failed(error) {
 }
 
 // What somebody else wrote, for a message: not longer than it needs to be recognized.
-function shorten(text) {
-  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+function shorten(text, most = 60) {
+  return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 
 addEventListener("error", event => failed(event.error ?? event.message));

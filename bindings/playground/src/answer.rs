@@ -67,8 +67,8 @@ pub(crate) struct LimitJson {
     /// The capacity of a fresh subject, in units.
     pub(crate) capacity: u64,
     pub(crate) rows: Vec<(&'static str, String)>,
-    /// The most that is admitted, in one line.
-    pub(crate) bound: String,
+    /// The most that is admitted in any window as long as the limit's: `9 in 10s`. A ban has none.
+    pub(crate) most: Option<String>,
     /// When to choose the strategy, in sentences.
     pub(crate) choose: Vec<String>,
     pub(crate) kind: Kind,

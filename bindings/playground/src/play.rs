@@ -253,7 +253,7 @@ fn limit(limit: &Limit) -> LimitJson {
         text: limit.to_string(),
         period_us: limit.quota().period.as_micros(),
         capacity: limit.capacity(),
-        bound: meaning.bound(),
+        most: meaning.worst_window.map(|most| format!("{most} in {}", meaning.window)),
         rows: meaning.rows(duration),
         choose: moment::choose(limit.strategy()),
         kind: moment::kind(limit),

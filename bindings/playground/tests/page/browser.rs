@@ -15,6 +15,12 @@ use tollgate_testbed::Program;
 /// As long as a browser may take for all of a test, on a machine that does more than this.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Reports a script that cannot be parsed, which no `try` in it would.
+const NO_SCRIPT: &str = r#"addEventListener("error", ({ error }) => {
+  if (error instanceof SyntaxError) parent.home(JSON.stringify({ failed: error.message }));
+});
+"#;
+
 /// How a reader's screen is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
@@ -81,7 +87,7 @@ pub(crate) fn run_at(visit: Visit<'_>, script: &str, input: &Value) -> Option<Va
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let library = library.replace("</script", "<\\/script");
     let probe = format!(
-        "<script>{library}</script>\n<script type=\"module\">{}\nconst input = {};\ntry {{\nawait ready();\n\
+        "<script>{NO_SCRIPT}{library}</script>\n<script type=\"module\">{}\nconst input = {};\ntry {{\nawait ready();\n\
          report(await (async () => {{{script}\n}})());\n\
          }} catch (error) {{ report({{ failed: `${{error}} ${{error.stack}}` }}); }}</script>",
         include_str!("probe.js"),

@@ -8,9 +8,12 @@ async function ready() {
   while (!document.documentElement.dataset.ready) await frame();
 }
 
-// Until this holds; the test has a deadline.
 async function until(holds) {
-  while (!holds()) await frame();
+  const end = performance.now() + 20_000;
+  while (!holds()) {
+    if (performance.now() > end) throw new Error(`not in 20 s: ${holds}`);
+    await frame();
+  }
 }
 
 function type(id, text) {

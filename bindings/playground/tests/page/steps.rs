@@ -12,11 +12,7 @@ fn requests_are_explained_one_by_one_drawn_and_saved() {
       HTMLAnchorElement.prototype.click = () => {};
       type("limits", "2/10s via sliding_log");
       type("second", "2/10s via sliding_window");
-      type("script", "1s | 1
-2s | 1
-3s | 1
-25s | 1
-26s | 2");
+      type("script", "1s | 1\n2s | 1\n3s | 1\n25s | 1\n26s | 2");
       get("run").click();
       const at = () => ({ last: texts(".last"), now: texts(".now"), why: texts(".why"),
         words: get("step-at").textContent, slider: get("step").value,
@@ -79,7 +75,8 @@ fn requests_are_explained_one_by_one_drawn_and_saved() {
     is(&found["first"]["words"], json!("Request 1 of 5: at 1s, client a, cost 1."));
     let third = json!([
         "2 of 2 used in the last 10s: 1 more fits at 11s, when that of 1s leaves.",
-        "2 of 2 used in the sub-buckets from 0s to 4s: 1 more fits at 12s, when the one from 1s to 2s          has left.",
+        "2 of 2 used in the sub-buckets from 0s to 4s: 1 more fits at 12s, when the one from 1s to \
+         2s has left.",
     ]);
     is(&found["third"]["why"], third.clone());
     is(
@@ -95,7 +92,8 @@ fn requests_are_explained_one_by_one_drawn_and_saved() {
     assert!(found["boxes"].as_u64().unwrap() >= 4, "{found:#}");
     let data: Vec<&str> = found["data"].as_str().unwrap().lines().collect();
     assert_eq!(data.len(), 11);
-    let names = "limits,strategy,client,at_us,how,cost,allowed,granted,cut,remaining,retry_after_us,                 reset_after_us";
+    let names = "limits,strategy,client,at_us,how,cost,allowed,granted,cut,remaining,retry_after_us,\
+                 reset_after_us";
     assert_eq!(data[0], names);
     let row = "2/10s via sliding_log,sliding_log,a,3000000,check,1,false,0,0,0,8000000,9000000";
     assert_eq!(data[3], row);
