@@ -39,7 +39,7 @@ function readAddress(hash) {
   const [values, problems] = [{}, []];
   if (text.length > MAX_ADDRESS) {
     problems.push(`The address has ${text.length} characters after its #, and at most `
-      + `${MAX_ADDRESS} are read. Nothing of it was.`);
+      + `${MAX_ADDRESS} are read. It was not read.`);
     return { values, problems };
   }
   for (const [name, value] of text ? new URLSearchParams(text) : []) {

@@ -104,7 +104,7 @@ pub(crate) enum Edges {
 /// A moment.
 #[derive(Serialize, Debug)]
 pub(crate) struct Seen {
-    /// For each lane, each subject and each of its limits, what counts.
+    /// For each lane, each subject and each of its limits, the spans that count.
     pub(crate) spans: Vec<Vec<Vec<Vec<Span>>>>,
     /// For each lane, why its limits answered the last question by then as they did.
     pub(crate) why: Vec<Vec<String>>,

@@ -1,4 +1,4 @@
-//! What a limit counts at a moment: as spans of time, and as the reason of an answer in words.
+//! The count of a limit at a moment: as spans of time, and as the reason of an answer in words.
 
 use core::time::Duration;
 
@@ -67,7 +67,7 @@ pub(crate) fn moments<'l>(
 }
 
 impl Moment<'_> {
-    /// What counts. Of units that come back one by one it is the time until all have.
+    /// The spans of time that count; of units that come back one by one, the time until all have.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let full = |start_us, end_us, units| Span { start_us, end_us, units, counted: units * 100 };
         match kind(self.limit) {
@@ -234,7 +234,7 @@ impl Moment<'_> {
         }
     }
 
-    /// What makes room at that time.
+    /// The event that makes room at that time.
     fn until(&self, at_us: u64) -> String {
         let quota = self.limit.quota();
         match kind(self.limit) {
@@ -284,7 +284,7 @@ pub(crate) fn kind(limit: &Limit) -> Kind {
 fn sub_buckets(limit: &Limit) -> (u64, u64) {
     let quota = limit.quota();
     let period_us = quota.period.as_micros();
-    let precision_us = quota.precision.map_or(period_us / 10, |precision| precision.as_micros());
+    let precision_us = quota.precision.map_or(period_us / 10, tollgate::Period::as_micros);
     (precision_us.max(1), period_us / precision_us.max(1))
 }
 

@@ -74,7 +74,7 @@ impl Playground {
         let mut sets = Vec::new();
         for (side, text) in texts.iter().enumerate() {
             match read(text) {
-                Ok((fit, refused)) => {
+                Ok(Reading { fit, refused }) => {
                     opened.lanes.extend(fit.iter().map(|set| lane(side, set)));
                     opened.refused.extend(refused.into_iter().map(|(strategy, error)| Refused {
                         side,
@@ -194,15 +194,24 @@ impl Table {
     }
 }
 
+/// A text of limits under each strategy.
+struct Reading {
+    fit: Vec<LimitSet>,
+    refused: Vec<(Strategy, ParseError)>,
+}
+
 /// The answers of the lanes, and why each of their limits answered so.
 type Said = (Vec<Box<RawValue>>, Vec<Vec<String>>);
+
+/// For each limit, which cost it judged and how.
+type Verdicts = Vec<(u64, Verdict)>;
 
 /// For each lane, subject and limit.
 type SpansOfLanes = Vec<Vec<Vec<Vec<crate::answer::Span>>>>;
 
 /// Reads limits under each strategy, as `tollgate replay --strategy all` does: those that fit, and
 /// the strategies that do not. Limits that name a strategy have one lane, as written.
-fn read(text: &str) -> Result<(Vec<LimitSet>, Vec<(Strategy, ParseError)>), ParseError> {
+fn read(text: &str) -> Result<Reading, ParseError> {
     if text.len() > MAX_TEXT_BYTES {
         let what = format!("the text has {} bytes", text.len());
         return Err(ParseError::whole(text, what, format!("write at most {MAX_TEXT_BYTES}")));
@@ -227,7 +236,7 @@ fn read(text: &str) -> Result<(Vec<LimitSet>, Vec<(Strategy, ParseError)>), Pars
             return Err(ParseError::whole(text, error.to_string(), remedy));
         }
     }
-    Ok((sets, refused))
+    Ok(Reading { fit: sets, refused })
 }
 
 fn limiter(set: LimitSet, clock: &ManualClock) -> Limiter {
@@ -262,10 +271,7 @@ fn limit(limit: &Limit) -> LimitJson {
 }
 
 /// The answer, and what each limit said to which cost.
-fn answered(
-    limiter: &Limiter,
-    ask: &question::Ask,
-) -> Result<(Box<RawValue>, Vec<(u64, Verdict)>), String> {
+fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<(Box<RawValue>, Verdicts), String> {
     let question = Ask::new(&ask.subject).cost(ask.cost);
     let question = match ask.how {
         How::Check => question,
@@ -284,10 +290,10 @@ fn answered(
     Ok((to_raw_value(&decision).map_err(text_of)?, verdicts))
 }
 
-fn verdicts(ask: &question::Ask, decision: &Decision<'_>) -> Vec<(u64, Verdict)> {
+fn verdicts(ask: &question::Ask, decision: &Decision<'_>) -> Verdicts {
     let is_cut = ask.how == How::Partial && decision.granted() < ask.cost;
     let verdict = |report: tollgate::Report<'_>| match report.retry_after() {
-        // Nothing of it is a denial, with the numbers of a check for one unit.
+        // None of it is a denial, with the numbers of a check for one unit.
         _ if is_cut && decision.is_allowed() => (ask.cost, Verdict::Part(decision.granted())),
         _ if report.admits() => (if is_cut { 1 } else { ask.cost }, Verdict::Fits),
         Some(wait) => (if is_cut { 1 } else { ask.cost }, Verdict::Later(moment::micros(wait))),

@@ -31,7 +31,7 @@ pub(crate) enum Message {
         times_us: Vec<u64>,
         subjects: Vec<String>,
     },
-    /// What counts against the limits at a moment, and why a question was answered as it was.
+    /// The counts of the limits at a moment, and why a question was answered as it was.
     See {
         /// How many of the remembered questions were asked by then; all of them if it is absent.
         asked: Option<usize>,

@@ -4,65 +4,72 @@ use serde_json::{Value, json};
 
 use crate::browser::{DESK, Visit, run, run_at};
 
+/// Goes through the requests, looks into a picture, saves, and makes a mistake.
+const STEPS: &str = r##"
+  const saved = [];
+  URL.createObjectURL = blob => (saved.push(blob), "");
+  HTMLAnchorElement.prototype.click = () => {};
+  type("limits", "2/10s via sliding_log");
+  type("second", "2/10s via sliding_window");
+  type("script", "1s | 1\n2s | 1\n3s | 1\n25s | 1\n26s | 2");
+  get("run").click();
+  const at = () => ({ last: texts(".last"), now: texts(".now"), why: texts(".why"),
+    words: get("step-at").textContent, slider: get("step").value,
+    off: ["first", "back", "next", "present"].filter(id => get(id).disabled) });
+  const found = { places: lanes().map(lane => lane.getBoundingClientRect())
+    .map(({ left, top }) => [Math.round(left), Math.round(top)]), present: at() };
+  get("first").click();
+  found.first = at();
+  get("next").click(); get("next").click();
+  found.third = at();
+  type("step", 4);
+  found.fourth = at();
+  get("back").click();
+  found.back = at();
+  // In the picture: lines where sub-buckets begin, and boxes for those that count.
+  const lane = lanes()[1];
+  const canvas = lane.querySelector("canvas");
+  const { data, width, height } = canvas.getContext("2d")
+    .getImageData(0, 0, canvas.width, canvas.height);
+  const is = name => {
+    const colour = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+    const rgb = colour.match(/[0-9a-f]{2}/g).map(digits => parseInt(digits, 16)).join();
+    return (x, y) => data.slice(4 * (y * width + x), 4 * (y * width + x) + 3).join() === rgb;
+  };
+  const [isLine, isUsed] = [is("line"), is("admitted")];
+  const count = (length, isThere) => Array.from({ length }, (_, n) => n).filter(isThere).length;
+  const x = Math.round((15 / 34.5) * width);
+  found.column = [count(80, y => isLine(x, y)), count(80, y => isLine(x + 4, y))];
+  found.boxes = count(width, x => isLine(x, height - 18 - 10));
+  const second = width / 34.5;
+  found.used = count(width, x => isUsed(x, height - 18 - 6)) / second;
+  found.picked = (canvas.dispatchEvent(new MouseEvent("click", { bubbles: true,
+    clientX: canvas.getBoundingClientRect().left + (25 / 34.5) * width })), at());
+  get("present").click();
+  found.again = at();
+  get("data").click();
+  get("picture").click();
+  await until(() => saved.length === 2);
+  found.data = await saved[0].text();
+  const picture = await createImageBitmap(saved[1]);
+  found.picture = [saved[1].type, picture.width, picture.height];
+  found.saved = get("saved").textContent;
+  type("second", "");
+  found.alone = texts("h3");
+  setTimeout(() => { throw new Error("<b>wrong</b>"); });
+  await until(() => get("trouble").textContent);
+  found.trouble = get("trouble").textContent;
+  found.marked = get("trouble").querySelectorAll("b").length;
+  return found;
+"##;
+
 #[test]
 fn requests_are_explained_one_by_one_drawn_and_saved() {
-    let script = r##"
-      const saved = [];
-      URL.createObjectURL = blob => (saved.push(blob), "");
-      HTMLAnchorElement.prototype.click = () => {};
-      type("limits", "2/10s via sliding_log");
-      type("second", "2/10s via sliding_window");
-      type("script", "1s | 1\n2s | 1\n3s | 1\n25s | 1\n26s | 2");
-      get("run").click();
-      const at = () => ({ last: texts(".last"), now: texts(".now"), why: texts(".why"),
-        words: get("step-at").textContent, slider: get("step").value,
-        off: ["first", "back", "next", "present"].filter(id => get(id).disabled) });
-      const found = { places: lanes().map(lane => lane.getBoundingClientRect())
-        .map(({ left, top }) => [Math.round(left), Math.round(top)]), present: at() };
-      get("first").click();
-      found.first = at();
-      get("next").click(); get("next").click();
-      found.third = at();
-      type("step", 4);
-      found.fourth = at();
-      get("back").click();
-      found.back = at();
-      // In the picture: lines where sub-buckets begin, and boxes for those that count.
-      const lane = lanes()[1];
-      const canvas = lane.querySelector("canvas");
-      const { data, width, height } = canvas.getContext("2d")
-        .getImageData(0, 0, canvas.width, canvas.height);
-      const colour = getComputedStyle(document.documentElement).getPropertyValue("--line");
-      const line = colour.match(/[0-9a-f]{2}/g).map(digits => parseInt(digits, 16)).join();
-      const isLine = (x, y) => data.slice(4 * (y * width + x), 4 * (y * width + x) + 3).join() === line;
-      const count = (length, isThere) => Array.from({ length }, (_, n) => n).filter(isThere).length;
-      const x = Math.round((15 / 34.5) * width);
-      found.column = [count(80, y => isLine(x, y)), count(80, y => isLine(x + 4, y))];
-      found.boxes = count(width, x => isLine(x, height - 18 - 10));
-      found.picked = (canvas.dispatchEvent(new MouseEvent("click", { bubbles: true,
-        clientX: canvas.getBoundingClientRect().left + (25 / 34.5) * width })), at());
-      get("present").click();
-      found.again = at();
-      get("data").click();
-      get("picture").click();
-      await until(() => saved.length === 2);
-      found.data = await saved[0].text();
-      const picture = await createImageBitmap(saved[1]);
-      found.picture = [saved[1].type, picture.width, picture.height];
-      found.saved = get("saved").textContent;
-      type("second", "");
-      found.alone = texts("h3");
-      setTimeout(() => { throw new Error("<b>wrong</b>"); });
-      await until(() => get("trouble").textContent);
-      found.trouble = get("trouble").textContent;
-      found.marked = get("trouble").querySelectorAll("b").length;
-      return found;
-    "##;
-    let Some(found) = run(DESK, script, &Value::Null) else { return };
+    let Some(found) = run(DESK, STEPS, &Value::Null) else { return };
     let is = |value: &Value, expect: Value| assert_eq!(*value, expect, "{found:#}");
     let places = found["places"].as_array().unwrap();
     assert!(places[0][1] == places[1][1] && places[0][0] != places[1][0], "{places:?}");
-    // An answer and the state that is much later are told apart.
+    // The last answer, and apart from it the state, which is much later.
     let present = &found["present"];
     is(&present["last"][0], json!("Last answer, at 26s: Denied."));
     is(&present["now"][0], json!("Now: 1 of 2 left, a retry is admitted in 5s, full again in 5s."));
@@ -90,6 +97,8 @@ fn requests_are_explained_one_by_one_drawn_and_saved() {
     let (lines, beside) = (found["column"][0].as_u64().unwrap(), &found["column"][1]);
     assert!(lines >= 25 && beside.as_u64().unwrap() <= 2, "{found:#}");
     assert!(found["boxes"].as_u64().unwrap() >= 4, "{found:#}");
+    // Two sub-buckets of a second have a unit.
+    assert!((1.7..2.1).contains(&found["used"].as_f64().unwrap()), "{found:#}");
     let data: Vec<&str> = found["data"].as_str().unwrap().lines().collect();
     assert_eq!(data.len(), 11);
     let names = "limits,strategy,client,at_us,how,cost,allowed,granted,cut,remaining,retry_after_us,\
