@@ -72,8 +72,10 @@ function paint(pen, lane, view, width) {
 // Lines at round times, as many as there is room for.
 function drawAxis(pen, { from, to, x, width, height }) {
   const wanted = (to - from) / Math.max(2, Math.floor(width / 90));
-  const steps = UNITS.flatMap(([, unit]) => [1, 2, 5, 10, 15, 20, 30, 50, 100, 200, 500]
-    .map(count => count * unit)).sort((a, b) => a - b);
+  const counts = { d: [1, 2, 5, 7, 10, 20, 50, 100], h: [1, 2, 3, 6, 12], m: [1, 2, 5, 10, 15, 30],
+    s: [1, 2, 5, 10, 15, 30], ms: [1, 2, 5, 10, 20, 50, 100, 200, 500] };
+  const steps = UNITS.toReversed().flatMap(([name, unit]) => (
+    (counts[name] ?? counts.ms).map(count => count * unit)));
   const step = steps.find(step => step >= wanted) ?? wanted;
   for (let us = Math.ceil(from / step) * step; us <= to; us += step) {
     pen.fillStyle = ink("grid");

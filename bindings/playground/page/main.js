@@ -118,12 +118,11 @@ function numberOf(id) {
 
 // Asks every strategy, and keeps what they say.
 function ask(asks) {
-  const { lanes, why, error } = engine({ do: "ask", asks });
+  const { lanes, error } = engine({ do: "ask", asks });
   get("fault").textContent = error ?? "";
   if (error) return false;
   for (const [index, lane] of play.lanes.entries()) {
     for (const [place, asked] of asks.entries()) addEvent(lane, asked, lanes[index][place]);
-    lane.reasons = why[index];
   }
   for (const { subject } of asks) {
     if (!play.clients.includes(subject)) play.clients.push(subject);
@@ -265,9 +264,10 @@ function show(moves = false) {
   if (!play.lanes.length) return;
   const asked = view.step === null ? null : view.step + 1;
   const { spans, why } = engine({ do: "see", asked, at_us: view.at, subjects: view.clients });
+  const who = asked ? requests()[view.step].who : get("client").value;
   for (const [index, lane] of play.lanes.entries()) {
-    Object.assign(lane, { spans: spans[index], reasons: why[index] ?? [] });
-    showNow(lane, view, get("client").value);
+    Object.assign(lane, { spans: spans[index], reasons: why[who]?.[index] ?? [] });
+    showNow(lane, view, who);
     // In words after a request and at the end, not sixty times a second.
     if (!moves) {
       showWhy(lane);

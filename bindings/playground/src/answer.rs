@@ -1,5 +1,7 @@
 //! The answers to the page.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tollgate::ParseError;
@@ -15,8 +17,6 @@ pub(crate) enum Reply {
     /// as [`tollgate::wire`] writes them.
     Answered {
         lanes: Vec<Vec<Box<RawValue>>>,
-        /// For each lane, why its limits answered the last question as they did.
-        why: Vec<Vec<String>>,
     },
     /// For each lane and each subject, the remaining units at the times.
     Looked {
@@ -106,8 +106,9 @@ pub(crate) enum Edges {
 pub(crate) struct Seen {
     /// For each lane, each subject and each of its limits, the spans that count.
     pub(crate) spans: Vec<Vec<Vec<Vec<Span>>>>,
-    /// For each lane, why its limits answered the last question by then as they did.
-    pub(crate) why: Vec<Vec<String>>,
+    /// For each subject and each lane, why its limits answered the subject's last question by then
+    /// as they did. A moment before has that of one subject alone.
+    pub(crate) why: BTreeMap<String, Vec<Vec<String>>>,
 }
 
 /// A window, a sub-bucket, or another span of time with units that count.

@@ -32,6 +32,8 @@ pub(crate) struct Moment<'l> {
     limit: &'l Limit,
     at_us: u64,
     remaining: u64,
+    /// Until one unit is admitted.
+    wait_us: u64,
     reset_us: u64,
     /// The state, as `docs/keys.md` describes it; empty where it is fresh.
     words: Vec<u64>,
@@ -61,7 +63,8 @@ pub(crate) fn moments<'l>(
             }
         }
         let (remaining, reset_us) = (report.remaining(), micros(report.reset_after()));
-        Moment { limit, at_us, remaining, reset_us, words, log }
+        let wait_us = report.retry_after().map_or(0, micros);
+        Moment { limit, at_us, remaining, wait_us, reset_us, words, log }
     };
     Ok(parts.map(moment).collect())
 }
@@ -84,8 +87,9 @@ impl Moment<'_> {
             Kind::Backlog => {
                 vec![full(self.at_us, self.at_us + self.reset_us, self.used().div_ceil(100))]
             }
-            Kind::Ban if self.remaining > 0 => Vec::new(),
-            Kind::Ban => vec![full(self.at_us, self.at_us + self.reset_us, 1)],
+            // A ban is over before it is forgotten.
+            Kind::Ban if self.wait_us == 0 => Vec::new(),
+            Kind::Ban => vec![full(self.at_us, self.at_us + self.wait_us, 1)],
         }
     }
 

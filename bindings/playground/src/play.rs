@@ -1,5 +1,7 @@
 //! The playground's state: one limiter in memory for each strategy, on one clock.
 
+use std::collections::{BTreeMap, HashMap};
+
 use serde_json::value::{RawValue, to_raw_value};
 use tollgate::wire::{Charge, duration};
 use tollgate::{
@@ -30,8 +32,8 @@ pub struct Playground {
     table: Table,
     /// All questions since it was opened, so that a moment before can be looked at.
     history: Vec<question::Ask>,
-    /// Why each lane answered the last of them as it did.
-    why: Vec<Vec<String>>,
+    /// For each subject and each lane, why it answered the last of them as it did.
+    why: BTreeMap<String, Vec<Vec<String>>>,
 }
 
 /// Limiters on one clock.
@@ -101,16 +103,19 @@ impl Playground {
             return Err(format!("{MAX_HISTORY} requests are remembered at most: start afresh"));
         }
         let mut lanes: Vec<Vec<_>> = self.table.lanes.iter().map(|_| Vec::new()).collect();
+        let places = asks.iter().enumerate();
+        let last: HashMap<&str, usize> =
+            places.map(|(place, ask)| (&*ask.subject, place)).collect();
         for (place, ask) in asks.iter().enumerate() {
-            let is_last = place + 1 == asks.len();
+            let is_last = last.get(&*ask.subject) == Some(&place);
             let (answers, why) = self.table.ask(ask, is_last)?;
             lanes.iter_mut().zip(answers).for_each(|(lane, answer)| lane.push(answer));
             if is_last {
-                self.why = why;
+                self.why.insert(ask.subject.clone(), why);
             }
         }
         self.history.extend(asks);
-        Ok(Reply::Answered { lanes, why: self.why.clone() })
+        Ok(Reply::Answered { lanes })
     }
 
     fn look(&self, times_us: &[u64], subjects: &[String]) -> Result<Reply, String> {
@@ -142,9 +147,13 @@ impl Playground {
             .ok_or_else(|| format!("question {asked} of {}: there is none", self.history.len()))?;
         let sets = self.table.lanes.iter().map(|limiter| limiter.limits().clone());
         let table = Table::new(sets);
-        let mut why = Vec::new();
+        let mut why = BTreeMap::new();
         for (place, ask) in questions.iter().enumerate() {
-            why = table.ask(ask, place + 1 == asked)?.1;
+            let is_last = place + 1 == asked;
+            let (_, reasons) = table.ask(ask, is_last)?;
+            if is_last {
+                why.insert(ask.subject.clone(), reasons);
+            }
         }
         Ok(Reply::Seen(Seen { spans: table.spans(at_us, subjects)?, why }))
     }
@@ -309,8 +318,6 @@ fn text_of(error: impl ToString) -> String {
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
-    use std::collections::HashMap;
-
     use serde_json::{Value, json};
     use tollgate::wire::Wait;
     use tollgate_proof::vectors::wire::decisions;
@@ -493,30 +500,33 @@ mod tests {
     #[test]
     fn every_question_can_be_looked_at_again() {
         let (mut playground, _) = open("2/10s via sliding_log");
-        let said = answer(&mut playground, &asks(&[1, 2, 3, 30]));
+        answer(&mut playground, &asks(&[1, 2, 3, 30]));
         let see = |playground: &mut Playground, asked: Value, at_s: u64| {
             let at_us = at_s * 1_000_000;
             let see = json!({"do": "see", "asked": asked, "at_us": at_us, "subjects": ["a"]});
             answer(playground, &see)
         };
         let third = see(&mut playground, json!(3), 3);
-        let why = third["why"][0][0].as_str().unwrap();
+        let why = third["why"]["a"][0][0].as_str().unwrap();
         assert!(why.ends_with("1 more fits at 11s, when that of 1s leaves."), "{why}");
         assert_eq!(third["spans"][0][0][0].as_array().unwrap().len(), 2);
         assert_eq!(see(&mut playground, json!(1), 1)["spans"][0][0][0][0]["start_us"], 1_000_000);
         let present = see(&mut playground, Value::Null, 30);
-        assert_eq!(
-            (&present["why"], &present["why"]),
-            (&said["why"], &see(&mut playground, json!(4), 30)["why"])
-        );
+        assert_eq!(present["why"], see(&mut playground, json!(4), 30)["why"]);
         let error = &see(&mut playground, json!(5), 30)["error"];
         assert_eq!(*error, "question 5 of 4: there is none");
+        // Each client has the reason of its own last answer.
+        let other = json!({"at_us": 30_000_000, "cost": 2, "how": "check", "subject": "b"});
+        answer(&mut playground, &json!({"do": "ask", "asks": [other]}));
+        let why = see(&mut playground, Value::Null, 30)["why"].clone();
+        assert_eq!(why["a"], present["why"]["a"]);
+        assert!(why["b"][0][0].as_str().unwrap().starts_with("0 of 2 used "), "{why}");
         // Nobody asked anything by looking.
         let left = answer(
             &mut playground,
             &json!({"do": "look", "times_us": [30_000_000], "subjects": ["a", "b"]}),
         );
-        assert_eq!(left["left"], json!([[[1], [2]]]));
+        assert_eq!(left["left"], json!([[[1], [0]]]));
     }
 
     #[test]
@@ -537,9 +547,11 @@ mod tests {
             let remedy = opened["problem"]["remedy"].as_str();
             assert!(remedy.is_some_and(|words| words.contains("`10/s`")), "{text}: {opened}");
         }
-        let (mut playground, _) = open("2/m via gcra, ban 1m after 2 denials in 1m");
-        let said = answer(&mut playground, &asks(&[0, 0, 0, 0, 1]));
-        let why = said["why"][0][1].as_str().unwrap();
-        assert_eq!(why, "A ban runs until 1m.");
+        let (mut playground, _) = open("2/m via gcra, ban 1m after 2 denials in 1m up to 1h");
+        answer(&mut playground, &asks(&[0, 0, 0, 0, 1]));
+        let see = json!({"do": "see", "asked": null, "at_us": 1_000_000, "subjects": ["a"]});
+        let seen = answer(&mut playground, &see);
+        assert_eq!(seen["why"]["a"][0][1], "A ban runs until 1m.");
+        assert_eq!(seen["spans"][0][0][1][0]["end_us"], 60_000_000);
     }
 }
