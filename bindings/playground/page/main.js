@@ -171,14 +171,21 @@ function askNow() {
 
 // The last answers in one sentence, which screen readers read out.
 function say(at) {
-  const by = admitted => play.lanes.filter(lane => lane.events.at(-1).admitted === admitted)
-    .map(lane => lane.name);
-  const done = get("how").value === "charge" ? "charged" : "admitted";
-  const parts = [[done, by(true)], ["denied", by(false)]].filter(([, names]) => names.length);
+  const parts = partsOf(requests().length - 1);
   get("said").textContent = `At ${duration(at)}: `
     + `${parts.map(([verb, names]) => `${verb} by ${names.join("; ")}`).join(". ")}.`;
-  get("brief").textContent = parts.map(([verb, names]) => `${verb} by ${names.length}`).join(", ");
+  get("brief").textContent = brief(parts);
 }
+
+// Who admitted a request, counted from 0, and who denied it.
+function partsOf(step) {
+  const by = admitted => play.lanes.filter(lane => lane.events[step].admitted === admitted)
+    .map(lane => lane.name);
+  const done = requests()[step].how === "charge" ? "charged" : "admitted";
+  return [[done, by(true)], ["denied", by(false)]].filter(([, names]) => names.length);
+}
+
+const brief = parts => parts.map(([verb, names]) => `${verb} by ${names.length}`).join(", ");
 
 // Requests in order of time, with looks in between.
 function askAll(asks, end) {

@@ -17,7 +17,8 @@ function sayStep() {
   const { at, how, cost, who } = requests()[play.step];
   const asked = how === "check" ? `cost ${cost}` : `${how}, cost ${cost}`;
   const number = `Request ${play.step + 1} of ${requests().length}`;
-  return `${number}: at ${duration(at)}, client ${who}, ${asked}.`;
+  return `${number}: at ${duration(at)}, client ${who}, ${asked}: `
+    + `${brief(partsOf(play.step))}.`;
 }
 
 function showStep() {

@@ -1,6 +1,6 @@
 //! The playground's state: one limiter in memory for each strategy, on one clock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde_json::value::{RawValue, to_raw_value};
 use tollgate::wire::{Charge, duration};
@@ -33,7 +33,7 @@ pub struct Playground {
     /// All questions since it was opened, so that a moment before can be looked at.
     history: Vec<question::Ask>,
     /// For each subject and each lane, why it answered the last of them as it did.
-    why: BTreeMap<String, Vec<Vec<String>>>,
+    why: BTreeMap<String, Reasons>,
 }
 
 /// Limiters on one clock.
@@ -103,15 +103,19 @@ impl Playground {
             return Err(format!("{MAX_HISTORY} requests are remembered at most: start afresh"));
         }
         let mut lanes: Vec<Vec<_>> = self.table.lanes.iter().map(|_| Vec::new()).collect();
-        let places = asks.iter().enumerate();
-        let last: HashMap<&str, usize> =
-            places.map(|(place, ask)| (&*ask.subject, place)).collect();
         for (place, ask) in asks.iter().enumerate() {
-            let is_last = last.get(&*ask.subject) == Some(&place);
-            let (answers, why) = self.table.ask(ask, is_last)?;
-            lanes.iter_mut().zip(answers).for_each(|(lane, answer)| lane.push(answer));
-            if is_last {
+            // There are two clients: one step back from the end or two.
+            let is_same = |later: &question::Ask| later.subject == ask.subject;
+            let is_last = asks.iter().rposition(is_same) == Some(place);
+            let answers = if is_last {
+                let (answers, why) = self.table.explain(ask)?;
                 self.why.insert(ask.subject.clone(), why);
+                answers
+            } else {
+                self.table.ask(ask)?
+            };
+            for (lane, answer) in lanes.iter_mut().zip(answers) {
+                lane.push(answer.written(ask)?);
             }
         }
         self.history.extend(asks);
@@ -148,12 +152,11 @@ impl Playground {
         let sets = self.table.lanes.iter().map(|limiter| limiter.limits().clone());
         let table = Table::new(sets);
         let mut why = BTreeMap::new();
-        for (place, ask) in questions.iter().enumerate() {
-            let is_last = place + 1 == asked;
-            let (_, reasons) = table.ask(ask, is_last)?;
-            if is_last {
-                why.insert(ask.subject.clone(), reasons);
+        if let Some((last, before)) = questions.split_last() {
+            for ask in before {
+                table.ask(ask)?;
             }
+            why.insert(last.subject.clone(), table.explain(last)?.1);
         }
         Ok(Reply::Seen(Seen { spans: table.spans(at_us, subjects)?, why }))
     }
@@ -166,23 +169,32 @@ impl Table {
         Self { clock, lanes }
     }
 
-    /// Asks every lane. With `is_explained` it also says why each limit answered so.
-    fn ask(&self, ask: &question::Ask, is_explained: bool) -> Result<Said, String> {
+    /// Asks every lane.
+    fn ask<'l>(&'l self, ask: &'l question::Ask) -> Result<Vec<Answered<'l>>, String> {
         self.clock.set(Time::from_micros(ask.at_us));
-        let mut said = (Vec::new(), Vec::new());
-        for limiter in &self.lanes {
-            let before = match is_explained {
-                true => moments(limiter, &ask.subject, ask.at_us)?,
-                false => Vec::new(),
-            };
-            let (answer, verdicts) = answered(limiter, ask)?;
-            said.0.push(answer);
-            let why = |(before, (cost, verdict)): (&Moment<'_>, (u64, Verdict))| {
-                before.why(cost, verdict)
-            };
-            said.1.push(before.iter().zip(verdicts).map(why).collect());
-        }
-        Ok(said)
+        self.lanes.iter().map(|limiter| answered(limiter, ask)).collect()
+    }
+
+    /// The same, and for each lane why its limits answered so.
+    fn explain<'l>(
+        &'l self,
+        ask: &'l question::Ask,
+    ) -> Result<(Vec<Answered<'l>>, Reasons), String> {
+        self.clock.set(Time::from_micros(ask.at_us));
+        let lanes = self.lanes.iter();
+        let before = lanes.map(|limiter| moments(limiter, &ask.subject, ask.at_us));
+        let before = before.collect::<Result<Vec<_>, _>>()?;
+        let answers = self.ask(ask)?;
+        let why = |(moments, answer): (&Vec<Moment<'_>>, &Answered<'_>)| {
+            let verdicts = answer.verdicts(ask);
+            moments
+                .iter()
+                .zip(verdicts)
+                .map(|(it, (cost, verdict))| it.why(cost, verdict))
+                .collect()
+        };
+        let reasons = before.iter().zip(&answers).map(why).collect();
+        Ok((answers, reasons))
     }
 
     /// For each lane, subject and limit, what counts at that time.
@@ -209,11 +221,15 @@ struct Reading {
     refused: Vec<(Strategy, ParseError)>,
 }
 
-/// The answers of the lanes, and why each of their limits answered so.
-type Said = (Vec<Box<RawValue>>, Vec<Vec<String>>);
+/// For each lane and limit, why it answered so.
+type Reasons = Vec<Vec<String>>;
 
-/// For each limit, which cost it judged and how.
-type Verdicts = Vec<(u64, Verdict)>;
+/// The answer of a lane.
+enum Answered<'l> {
+    Decision(Decision<'l>),
+    /// A charge without a check: for each limit.
+    Charges(&'l Limiter, Vec<Charged>),
+}
 
 /// For each lane, subject and limit.
 type SpansOfLanes = Vec<Vec<Vec<Vec<crate::answer::Span>>>>;
@@ -279,36 +295,50 @@ fn limit(limit: &Limit) -> LimitJson {
     }
 }
 
-/// The answer, and what each limit said to which cost.
-fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<(Box<RawValue>, Verdicts), String> {
+fn answered<'l>(limiter: &'l Limiter, ask: &'l question::Ask) -> Result<Answered<'l>, String> {
     let question = Ask::new(&ask.subject).cost(ask.cost);
     let question = match ask.how {
         How::Check => question,
         How::Peek => question.peek(),
         How::Partial => question.partial(),
         How::Charge => {
-            let subject: Subject = ask.subject.parse().map_err(text_of)?;
-            let charged: Vec<Charged> = limiter.charge(question).now().map_err(text_of)?;
-            let charge = Charge::new(ask.cost, [(&subject, limiter.limits())], &charged);
-            let verdicts = vec![(ask.cost, Verdict::Charged); charged.len()];
-            return Ok((to_raw_value(&charge).map_err(text_of)?, verdicts));
+            let charges = limiter.charge(question).now().map_err(text_of)?;
+            return Ok(Answered::Charges(limiter, charges));
         }
     };
     let decision = limiter.check(question).now().map_err(text_of)?;
-    let verdicts = verdicts(ask, &decision);
-    Ok((to_raw_value(&decision).map_err(text_of)?, verdicts))
+    Ok(Answered::Decision(decision))
 }
 
-fn verdicts(ask: &question::Ask, decision: &Decision<'_>) -> Verdicts {
-    let is_cut = ask.how == How::Partial && decision.granted() < ask.cost;
-    let verdict = |report: tollgate::Report<'_>| match report.retry_after() {
-        // None of it is a denial, with the numbers of a check for one unit.
-        _ if is_cut && decision.is_allowed() => (ask.cost, Verdict::Part(decision.granted())),
-        _ if report.admits() => (if is_cut { 1 } else { ask.cost }, Verdict::Fits),
-        Some(wait) => (if is_cut { 1 } else { ask.cost }, Verdict::Later(moment::micros(wait))),
-        None => (ask.cost, Verdict::Never),
-    };
-    decision.reports().map(verdict).collect()
+impl Answered<'_> {
+    /// As every front writes it.
+    fn written(&self, ask: &question::Ask) -> Result<Box<RawValue>, String> {
+        match self {
+            Self::Decision(decision) => to_raw_value(decision).map_err(text_of),
+            Self::Charges(limiter, charges) => {
+                let subject: Subject = ask.subject.parse().map_err(text_of)?;
+                let charge = Charge::new(ask.cost, [(&subject, limiter.limits())], charges);
+                to_raw_value(&charge).map_err(text_of)
+            }
+        }
+    }
+
+    /// For each limit, which cost it judged and how.
+    fn verdicts(&self, ask: &question::Ask) -> Vec<(u64, Verdict)> {
+        let decision = match self {
+            Self::Decision(decision) => decision,
+            Self::Charges(_, charges) => return vec![(ask.cost, Verdict::Charged); charges.len()],
+        };
+        let is_cut = ask.how == How::Partial && decision.granted() < ask.cost;
+        let verdict = |report: tollgate::Report<'_>| match report.retry_after() {
+            // None of it is a denial, with the numbers of a check for one unit.
+            _ if is_cut && decision.is_allowed() => (ask.cost, Verdict::Part(decision.granted())),
+            _ if report.admits() => (if is_cut { 1 } else { ask.cost }, Verdict::Fits),
+            Some(wait) => (if is_cut { 1 } else { ask.cost }, Verdict::Later(moment::micros(wait))),
+            None => (ask.cost, Verdict::Never),
+        };
+        decision.reports().map(verdict).collect()
+    }
 }
 
 fn text_of(error: impl ToString) -> String {
@@ -319,6 +349,7 @@ fn text_of(error: impl ToString) -> String {
 mod tests {
     use core::time::Duration;
     use serde_json::{Value, json};
+    use std::collections::HashMap;
     use tollgate::wire::Wait;
     use tollgate_proof::vectors::wire::decisions;
     use tollgate_proof::vectors::{self, VECTORS};

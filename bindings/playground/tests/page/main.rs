@@ -396,7 +396,7 @@ const LOOK: &str = r##"
   const isStuck = Math.abs(bar.bottom - innerHeight) < 1;
   const pressed = get("ask").getBoundingClientRect();
   const top = document.elementFromPoint(pressed.x + 9, pressed.y + 9);
-  const end = get("data").getBoundingClientRect().bottom;
+  const end = get("lanes").getBoundingClientRect().bottom;
   const found = {
     width: innerWidth, wide, inks, refused,
     bar: [isStuck, !isStuck || get("ask").contains(top), !isStuck || end <= bar.top],

@@ -79,7 +79,7 @@ fn requests_are_explained_one_by_one_drawn_and_saved() {
         json!(["Answer 1, at 1s: Admitted.", "Answer 1, at 1s: Admitted."]),
     );
     is(&found["first"]["off"], json!(["first", "back"]));
-    is(&found["first"]["words"], json!("Request 1 of 5: at 1s, client a, cost 1."));
+    is(&found["first"]["words"], json!("Request 1 of 5: at 1s, client a, cost 1: admitted by 2."));
     let third = json!([
         "2 of 2 used in the last 10s: 1 more fits at 11s, when that of 1s leaves.",
         "2 of 2 used in the sub-buckets from 0s to 4s: 1 more fits at 12s, when the one from 1s to \
@@ -90,7 +90,10 @@ fn requests_are_explained_one_by_one_drawn_and_saved() {
         &found["third"]["now"][0],
         json!("Then: 0 of 2 left, a retry is admitted in 8s, full again in 9s."),
     );
-    is(&found["fourth"]["words"], json!("Request 4 of 5: at 25s, client a, cost 1."));
+    is(
+        &found["fourth"]["words"],
+        json!("Request 4 of 5: at 25s, client a, cost 1: admitted by 2."),
+    );
     is(&found["back"], found["third"].clone());
     is(&found["picked"], found["fourth"].clone());
     is(&found["again"], present.clone());
