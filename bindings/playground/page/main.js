@@ -1,7 +1,5 @@
 // The page: limits, the clock, requests, and the frames in between.
 
-const get = id => document.getElementById(id);
-
 // How many seconds of the limits pass in a second of the reader.
 const SPEEDS = [1e-4, 1e-3, 0.01, 0.1, 1, 10, 60, 600, 3_600, 86_400];
 
@@ -11,9 +9,21 @@ const SPAN_SECONDS = 60;
 // As many times each span the page looks at what is left.
 const LOOKS = 400;
 
-const engine = await loadEngine();
+// The address follows what is typed so much later, in milliseconds: browsers refuse hundreds of
+// changes in a row.
+const ADDRESS_MS = 300;
+
+const FIELDS = ["limits", "second"];
 const play = { lanes: [], clients: ["a"], span: 1, base: 0, since: null, speed: 1,
-  looked: 0, asked: 0, traffic: false };
+  looked: 0, asked: 0, step: null, traffic: "random", wait: null };
+
+const engine = await loadEngine().catch(error => {
+  showTrouble([`The engine cannot start in this browser: ${error.message}. It needs WebAssembly `
+    + "and DecompressionStream, which every browser has since 2023."]);
+  document.documentElement.dataset.ready = "no";
+  // Nothing of the rest can run.
+  return new Promise(() => {});
+});
 
 function now() {
   if (play.since === null) return play.base;
@@ -29,32 +39,45 @@ function setRunning(runs) {
 
 // Starts afresh under the limits that are typed.
 function open() {
-  const text = get("limits").value;
-  const opened = engine({ do: "open", limits: text });
+  const texts = FIELDS.map(id => get(id).value).filter((text, side) => side === 0 || text.trim());
+  const opened = engine({ do: "open", limits: texts });
   const { problem } = opened;
   setRunning(false);
-  showProblem(text, problem);
-  for (const id of ["ask", "reset", "run"]) get(id).disabled = Boolean(problem);
-  get("traffic").querySelector("button").disabled = Boolean(problem);
-  Object.assign(play, { lanes: [], clients: ["a"], base: 0, looked: 0, asked: 0 });
-  get("said").textContent = "";
-  get("fault").textContent = "";
+  for (const [side, id] of FIELDS.entries()) {
+    showProblem(id, problem && opened.side === side ? problem : null);
+  }
+  for (const id of ["ask", "reset", "run", "generate", "picture", "data"]) {
+    get(id).disabled = Boolean(problem);
+  }
+  Object.assign(play, { lanes: [], clients: ["a"], base: 0, looked: 0, asked: 0, step: null });
+  for (const id of ["said", "fault", "brief", "saved"]) get(id).textContent = "";
+  showAddress();
+  const isPair = texts.length > 1;
+  get("lanes").classList.toggle("pair", isPair);
   if (problem) {
     get("lanes").replaceChildren();
+    showSums([]);
+    showStep();
     return false;
   }
-  play.lanes = opened.lanes.map(newLane);
-  get("lanes").replaceChildren(...play.lanes.map(lane => lane.root),
-    ...opened.refused.map(refusedLane));
+  play.lanes = opened.lanes.map((lane, index) => newLane(lane, index, isPair));
+  const refused = opened.refused.map(lane => ({ ...lane, root: refusedLane(lane) }));
+  get("lanes").replaceChildren(
+    ...[...arranged(play.lanes), ...arranged(refused)].map(lane => lane.root));
+  for (const lane of play.lanes) {
+    lane.canvas.addEventListener("click", event => stepAt(lane, event));
+  }
   const periods = play.lanes.flatMap(lane => lane.limits.map(limit => limit.period_us));
   setSpan(3 * Math.max(...periods));
   show();
   return true;
 }
 
-// Other limits: the generated traffic meets them too, unless somebody has asked by hand since.
+// Other limits: the same traffic meets them too, unless somebody has asked by hand since.
 function change() {
-  if (open() && play.traffic) generate();
+  if (!open() || play.traffic === "none") return;
+  if (play.traffic === "exact") runScript(false);
+  else generate();
 }
 
 // The time that is shown, and a speed at which it passes soon.
@@ -65,15 +88,32 @@ function setSpan(span) {
   get("speed").value = play.speed;
 }
 
-function showProblem(text, problem) {
-  const box = get("problem");
+function showProblem(id, problem) {
+  const box = get(id === "limits" ? "problem" : `${id}-problem`);
   box.replaceChildren();
-  get("limits").setAttribute("aria-invalid", String(Boolean(problem)));
+  get(id).setAttribute("aria-invalid", String(Boolean(problem)));
   if (!problem) return;
   const { what, remedy, start, end } = problem;
-  const place = make("code", text.slice(0, start));
-  place.append(make("mark", text.slice(start, end)), text.slice(end));
-  box.append(`${what}: `, place, remedy);
+  const text = get(id).value;
+  const before = start > 100 ? `…${text.slice(start - 60, start)}` : text.slice(0, start);
+  const place = make("code", before);
+  place.append(make("mark", shorten(text.slice(start, end), 200)), shorten(text.slice(end)));
+  box.append(`${shorten(what, 200)}: `, place, shorten(remedy, 200));
+}
+
+// The value of a number field; `null` and a message at its fault.
+function numberOf(id) {
+  let number = null;
+  try {
+    number = wholeNumber(id, get(id).value.trim());
+  } catch (error) {
+    // A browser gives no text of a number field that is not a number.
+    const typed = get(id).value ? `"${shorten(get(id).value)}"` : "what is typed";
+    get("fault").textContent = `${get(id).labels[0].textContent.trim()}: ${typed} does not fit, `
+      + `${error.message}.`;
+  }
+  get(id).setAttribute("aria-invalid", String(number === null));
+  return number;
 }
 
 // Asks every strategy, and keeps what they say.
@@ -92,18 +132,17 @@ function ask(asks) {
   return true;
 }
 
-// The remaining units of each client at these times, without asking for
-// anything.
-function look(times) {
-  const asks = times.flatMap(at_us => play.clients.map(subject => (
-    { at_us, cost: 1, how: "peek", subject })));
-  const { lanes } = engine({ do: "ask", asks });
+// The remaining units of each client at these times, without asking for anything.
+function look(times_us) {
+  const { left } = engine({ do: "look", times_us, subjects: play.clients });
   for (const [index, lane] of play.lanes.entries()) {
-    for (const [place, { subject, at_us }] of asks.entries()) {
-      addLeft(lane, subject, at_us, lanes[index][place].remaining);
+    for (const [place, at] of times_us.entries()) {
+      for (const [number, who] of play.clients.entries()) {
+        addLeft(lane, who, at, left[index][number][place]);
+      }
     }
   }
-  play.looked = times.at(-1);
+  play.looked = times_us.at(-1);
 }
 
 // Looks at the times since the last look: a page in the background has no frames.
@@ -116,30 +155,37 @@ function catchUp(at) {
 
 function askNow() {
   if (get("ask").disabled) return;
-  play.traffic = false;
+  const cost = numberOf("cost");
+  if (cost === null) return;
+  play.traffic = "none";
+  play.step = null;
   const at_us = now();
   if (play.since === null) setRunning(true);
-  const asked = { at_us, cost: Number(get("cost").value), how: get("how").value,
-    subject: get("client").value };
-  if (!Number.isSafeInteger(asked.cost) || asked.cost < 0) {
-    get("fault").textContent = "A cost is a whole number, e.g. 1.";
-    return;
-  }
   catchUp(at_us);
-  if (!ask([asked])) return;
+  if (!ask([{ at_us, cost, how: get("how").value, subject: get("client").value }])) return;
   play.looked = at_us;
   say(at_us);
+  showAddress();
   show();
 }
 
 // The last answers in one sentence, which screen readers read out.
 function say(at) {
-  const by = admitted => play.lanes.filter(lane => lane.events.at(-1).admitted === admitted)
-    .map(lane => lane.strategy).join("; ");
-  const done = get("how").value === "charge" ? "charged" : "admitted";
-  const parts = [[done, by(true)], ["denied", by(false)]].filter(([, names]) => names);
-  get("said").textContent = `At ${duration(at)}: ${parts.map(part => part.join(" by ")).join(". ")}.`;
+  const parts = partsOf(requests().length - 1);
+  get("said").textContent = `At ${duration(at)}: `
+    + `${parts.map(([verb, names]) => `${verb} by ${names.join("; ")}`).join(". ")}.`;
+  get("brief").textContent = brief(parts);
 }
+
+// Who admitted a request, counted from 0, and who denied it.
+function partsOf(step) {
+  const by = admitted => play.lanes.filter(lane => lane.events[step].admitted === admitted)
+    .map(lane => lane.name);
+  const done = requests()[step].how === "charge" ? "charged" : "admitted";
+  return [[done, by(true)], ["denied", by(false)]].filter(([, names]) => names.length);
+}
+
+const brief = parts => parts.map(([verb, names]) => `${verb} by ${names.length}`).join(", ");
 
 // Requests in order of time, with looks in between.
 function askAll(asks, end) {
@@ -162,17 +208,20 @@ function askAll(asks, end) {
 }
 
 function generate() {
-  const number = id => Number(get(id).value);
-  const made = engine({ do: "traffic", pattern: get("pattern").value,
-    requests: number("requests"), span_us: play.span, seed: number("seed") });
+  const [count, seed] = [numberOf("requests"), numberOf("seed")];
+  if (count === null || seed === null) return;
+  const { asks, error } = engine({ do: "traffic", pattern: get("pattern").value,
+    requests: count, span_us: play.span, seed });
   if (!open()) return;
-  play.traffic = true;
-  get("fault").textContent = made.error ?? "";
-  if (made.error || !askAll(made.asks, play.span)) return;
-  finish(play.span, `${made.asks.length} requests in ${duration(play.span)}.`);
+  play.traffic = get("pattern").value;
+  get("fault").textContent = error ?? "";
+  if (error || !askAll(asks, play.span)) return;
+  finish(play.span, `${count} requests were generated, in ${duration(play.span)}.`);
 }
 
-function runScript() {
+// Runs the requests at exact times. Their own limits are for those who ask for them: whoever types
+// others, or follows a link, has chosen.
+function runScript(setsLimits) {
   let script;
   try {
     script = readScript(get("script").value);
@@ -180,38 +229,62 @@ function runScript() {
     get("fault").textContent = error.message;
     return;
   }
-  play.traffic = false;
-  if (script.limits !== null) get("limits").value = script.limits;
+  play.traffic = "exact";
+  if (setsLimits && script.limits !== null) get("limits").value = script.limits;
   const opened = play.lanes.map(lane => lane.answers.open);
   if (!open()) return;
   play.lanes.forEach((lane, index) => { lane.answers.open = opened[index] ?? opened[0]; });
   const end = Math.max(play.span, ...script.asks.map(asked => asked.at_us));
   const inOrder = script.asks.every((asked, n) => !n || asked.at_us >= script.asks[n - 1].at_us);
   // Where time goes back, a look at a later time would be a step of the clock.
-  if (!(inOrder ? askAll(script.asks, end) : ask(script.asks))) return;
+  if (!(inOrder ? askAll(script.asks, end) : ask(script.asks))) {
+    // Some of them may have been answered: then the page would show less than was charged.
+    const fault = get("fault").textContent;
+    open();
+    get("fault").textContent = fault;
+    return;
+  }
   play.span = end;
-  finish(inOrder ? end : script.asks.at(-1).at_us, `${script.asks.length} requests at exact times.`);
+  const at = inOrder ? end : script.asks.at(-1).at_us;
+  finish(at, `${script.asks.length} requests at exact times.`);
 }
 
 function finish(at, words) {
   play.base = at;
   play.looked = at;
-  const counts = play.lanes.map(lane => `${lane.strategy} admitted ${lane.admitted}`);
-  get("said").textContent = `${words} ${counts.join(", ")}.`;
+  get("said").textContent = words;
+  showAddress();
   show();
 }
 
+// The present, or the request that is looked at.
+function viewNow() {
+  const until = now();
+  const at = play.step === null ? until : requests()[play.step].at;
+  const from = Math.max(0, Math.min(until - play.span, at));
+  return { from, to: from + 1.15 * play.span, at, until, step: play.step, clients: play.clients };
+}
+
 function show(moves = false) {
-  const at = now();
-  get("clock").textContent = glance(at);
-  const from = Math.max(0, at - play.span);
-  const view = { from, to: from + 1.15 * play.span, at, clients: play.clients };
-  for (const lane of play.lanes) {
-    showNow(lane, at, get("client").value);
+  const view = viewNow();
+  get("clock").textContent = glance(view.until);
+  if (!play.lanes.length) return;
+  const asked = view.step === null ? null : view.step + 1;
+  const { spans, why } = engine({ do: "see", asked, at_us: view.at, subjects: view.clients });
+  const who = asked ? requests()[view.step].who : get("client").value;
+  for (const [index, lane] of play.lanes.entries()) {
+    Object.assign(lane, { spans: spans[index], reasons: why[who]?.[index] ?? [] });
+    showNow(lane, view, who);
     // In words after a request and at the end, not sixty times a second.
-    if (!moves) describe(lane, at);
+    if (!moves) {
+      showWhy(lane);
+      describe(lane, view.until);
+    }
     draw(lane, view);
   }
+  if (moves) return;
+  showSums(arranged(play.lanes));
+  showStep();
 }
 
 function frame() {
@@ -224,8 +297,64 @@ function frame() {
   requestAnimationFrame(frame);
 }
 
+// What a link carries. Requests by hand have no place in it.
+function addressNow() {
+  const values = { limits: get("limits").value };
+  if (get("second").value.trim()) values.second = get("second").value;
+  values.traffic = play.traffic;
+  if (play.traffic === "exact") values.times = get("script").value.trim();
+  else if (play.traffic !== "none") {
+    Object.assign(values, { requests: get("requests").value, seed: get("seed").value });
+  }
+  return writeAddress(values);
+}
+
+function showAddress() {
+  if (document.documentElement.dataset.ready !== "yes") return;
+  clearTimeout(play.wait);
+  play.wait = setTimeout(() => {
+    const address = addressNow();
+    if (address.length <= MAX_ADDRESS) history.replaceState(null, "", address);
+  }, ADDRESS_MS);
+}
+
+// Shows what an address has; the rest is as the page begins.
+function applyAddress() {
+  const { values, problems } = readAddress(location.hash);
+  showTrouble(problems);
+  const traffic = values.traffic ?? (values.times === undefined ? "random" : "exact");
+  for (const [id, value] of [["limits", values.limits ?? "5/10s"], ["second", values.second ?? ""],
+    ["requests", values.requests ?? 40], ["seed", values.seed ?? 1]]) get(id).value = value;
+  if (values.times !== undefined) get("script").value = values.times;
+  const isPattern = [...get("pattern").options].some(option => option.value === traffic);
+  if (isPattern) get("pattern").value = traffic;
+  if (traffic === "exact") get("exact").open = true;
+  play.traffic = traffic;
+  if (traffic === "exact" && values.limits === undefined) runScript(true);
+  else change();
+}
+
+function takeLink() {
+  const address = addressNow();
+  if (address.length > MAX_ADDRESS) {
+    get("saved").textContent = `A link has at most ${MAX_ADDRESS} characters, and this would have `
+      + `${address.length}: save the data instead.`;
+    return;
+  }
+  copyLink(location.href.split("#")[0] + address);
+}
+
+function takePicture() {
+  const generated = `${get("pattern").selectedOptions[0].textContent} traffic, `
+    + `${get("requests").value} requests, seed ${get("seed").value}`;
+  const traffic = { none: "requests by hand", exact: "requests at exact times" };
+  const about = `Tollgate: ${traffic[play.traffic] ?? generated}, until ${duration(now())}`;
+  const lanes = arranged(play.lanes);
+  pictureOf(lanes, viewNow(), about).toBlob(blob => download("tollgate.png", blob));
+}
+
 for (const speed of SPEEDS) {
-  const option = make("option", exact(Math.round(speed * 1e6)));
+  const option = make("option", `${exact(Math.round(speed * 1e6))} per second`);
   option.value = speed;
   get("speed").append(option);
 }
@@ -233,20 +362,25 @@ get("speed").addEventListener("change", () => {
   setRunning(play.since !== null);
   play.speed = Number(get("speed").value);
 });
-get("limits").addEventListener("input", change);
+for (const id of FIELDS) get(id).addEventListener("input", change);
 for (const button of document.querySelectorAll(".example")) {
   button.addEventListener("click", () => {
-    get("limits").value = button.textContent;
+    get("limits").value = button.querySelector("code").textContent;
     change();
   });
 }
 get("ask").addEventListener("click", askNow);
 get("stop").addEventListener("click", () => { setRunning(false); show(); });
 get("reset").addEventListener("click", () => {
-  play.traffic = false;
+  play.traffic = "none";
   open();
 });
-get("run").addEventListener("click", runScript);
+get("run").addEventListener("click", () => runScript(true));
+get("link").addEventListener("click", takeLink);
+get("picture").addEventListener("click", takePicture);
+get("data").addEventListener("click", () => {
+  download("tollgate.csv", new Blob([dataOf(arranged(play.lanes))], { type: "text/csv" }));
+});
 get("client").addEventListener("change", () => show());
 get("traffic").addEventListener("submit", event => {
   event.preventDefault();
@@ -259,7 +393,9 @@ addEventListener("keydown", event => {
   askNow();
 });
 addEventListener("resize", () => show());
+addEventListener("hashchange", applyAddress);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show());
-open();
-generate();
+startSteps();
+applyAddress();
+get("starting").remove();
 document.documentElement.dataset.ready = "yes";

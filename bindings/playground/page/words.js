@@ -25,6 +25,9 @@ function glance(us) {
   return duration(Math.ceil(us / grain) * grain);
 }
 
+// A time that has passed, to the millisecond where seconds are shown.
+const moment = us => duration(us < 1e6 ? us : Math.round(us / 1e3) * 1e3);
+
 // Exact, in the largest unit that divides it, as in `vectors/`.
 function exact(us) {
   if (us === 0) return "0";

@@ -8,7 +8,7 @@
 //! use tollgate_playground::Playground;
 //!
 //! let mut playground = Playground::default();
-//! playground.answer(r#"{"do": "open", "limits": "1/10s"}"#);
+//! playground.answer(r#"{"do": "open", "limits": ["1/10s"]}"#);
 //! let asks = r#"[{"at_us": 0, "cost": 1, "how": "check", "subject": "a"}]"#;
 //! let answer = playground.answer(&format!(r#"{{"do": "ask", "asks": {asks}}}"#));
 //! assert!(answer.starts_with(r#"{"lanes":[[{"allowed":true,"outcome":"allowed","#), "{answer}");
@@ -16,6 +16,7 @@
 
 mod abi;
 mod answer;
+mod moment;
 mod play;
 mod question;
 mod traffic;

@@ -5,19 +5,39 @@ use serde::{Deserialize, Serialize};
 /// The most questions to the limits in one message: they are answered while the page waits.
 pub(crate) const MAX_ASKS: usize = 5_000;
 
+/// The most questions that are remembered, so that each can be looked at again.
+pub(crate) const MAX_HISTORY: usize = 10_000;
+
+/// The most texts of limits side by side.
+pub(crate) const MAX_SIDES: usize = 2;
+
 /// A message of the page.
 #[derive(Deserialize, Debug)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Message {
     /// Starts afresh under these limits.
     Open {
-        /// The limits as typed.
-        limits: String,
+        /// The limits as typed: one text, or [`MAX_SIDES`] side by side.
+        limits: Vec<String>,
     },
     /// Asks the limits of every strategy, in this order.
     Ask {
         /// At most [`MAX_ASKS`].
         asks: Vec<Ask>,
+    },
+    /// The remaining units at some times. It charges nothing and is not remembered.
+    Look {
+        /// At most [`MAX_ASKS`], in microseconds since the start.
+        times_us: Vec<u64>,
+        subjects: Vec<String>,
+    },
+    /// The counts of the limits at a moment, and why a question was answered as it was.
+    See {
+        /// How many of the remembered questions were asked by then; all of them if it is absent.
+        asked: Option<usize>,
+        /// The moment, in microseconds since the start.
+        at_us: u64,
+        subjects: Vec<String>,
     },
     /// Makes traffic up, and asks nobody yet.
     Traffic(Traffic),

@@ -2,6 +2,9 @@
 
 use crate::question::{Ask, How, MAX_ASKS, Pattern, Traffic};
 
+/// The clients that ask.
+pub(crate) const CLIENTS: [&str; 2] = ["a", "b"];
+
 /// How many bursts there are.
 const BURSTS: u64 = 4;
 

@@ -51,8 +51,9 @@ Tasks:
   tidy                            the project's own rules (STYLE.md), a second or so
   docs [--check]                  write the tables and pictures that come from the engine
                                   --check only says which of them are stale
-  playground [--no-install]       the engine in a page: target/playground.html; adds the target for
-                                  WebAssembly once, by rustup or from Debian's packages
+  playground [--install]          the engine in a page: target/playground.html
+                                  --install adds the target for WebAssembly where it is missing,
+                                  by rustup, else from Debian's packages
   features                        each feature of each crate alone
   crates [--no-install]           what is to be published, packed, unpacked and built, by this
                                   Rust and by the oldest, which --no-install does not install
@@ -144,8 +145,8 @@ fn run() -> Result<bool> {
             docs::run(&tree, words.check)
         }
         ["playground"] => {
-            words.only("playground", &["no-install"])?;
-            playground::run(&tree, words.install)
+            words.only("playground", &["install"])?;
+            playground::run(&tree, words.seen.iter().any(|name| name == "install"))
         }
         ["features"] => {
             words.only("features", &[])?;
@@ -307,6 +308,8 @@ impl Words {
             "dry-run" => &mut self.dry_run,
             "rebuild" => &mut self.rebuild,
             "list" => &mut self.mutate.list,
+            // Most tasks install what they need unless they may not; the playground does not.
+            "install" => &mut self.install,
             "no-install" => {
                 self.install = false;
                 return true;

@@ -19,7 +19,17 @@ const PAGE: &str = "target/playground.html";
 const FOLDER: &str = "bindings/playground/page";
 
 /// The scripts, in the order in which they are joined: they share one scope.
-const SCRIPTS: [&str; 5] = ["words.js", "engine.js", "draw.js", "lanes.js", "main.js"];
+const SCRIPTS: [&str; 9] = [
+    "trouble.js",
+    "words.js",
+    "engine.js",
+    "address.js",
+    "draw.js",
+    "lanes.js",
+    "save.js",
+    "step.js",
+    "main.js",
+];
 
 /// The maximum size of the page: it should open quickly even on a slow network.
 const MAX_BYTES: usize = 500_000;
@@ -93,7 +103,8 @@ fn page(folder: &Path, engine: &str) -> Result<String> {
         let file = folder.join(name);
         std::fs::read_to_string(&file).with_context(|| file.display().to_string())
     };
-    let scripts: Vec<String> = SCRIPTS.iter().map(|name| read(name)).collect::<Result<_>>()?;
+    let slim = |name: &&str| read(name).and_then(|script| slim(&script));
+    let scripts: Vec<String> = SCRIPTS.iter().map(slim).collect::<Result<_>>()?;
     let (script, style) = (scripts.join("\n"), read("style.css")?);
     // Either would end the element that it is in.
     for (text, end) in [(&script, "</script"), (&style, "</style")] {
@@ -110,6 +121,17 @@ fn page(folder: &Path, engine: &str) -> Result<String> {
         page = format!("{before}{}{after}", text.trim_end());
     }
     Ok(page)
+}
+
+/// A script without comments and indentation, an eighth of it: nobody reads them in the page.
+fn slim(script: &str) -> Result<String> {
+    let lines = script.lines().map(str::trim);
+    let kept: Vec<&str> = lines.filter(|it| !it.is_empty() && !it.starts_with("//")).collect();
+    // A text over several lines would lose its blanks.
+    if let Some(line) = kept.iter().find(|line| line.matches('`').count() % 2 == 1) {
+        bail!("a text goes on behind the line `{line}`: end it there");
+    }
+    Ok(kept.join("\n"))
 }
 
 /// Base64 with padding.
@@ -167,13 +189,21 @@ mod tests {
         write("index.html", "{{style}}{{script}}{{engine}}");
         write("style.css", "a{}\n");
         SCRIPTS.iter().for_each(|name| write(name, "1;\n"));
-        assert_eq!(page(dir.path(), "E").unwrap(), "a{}1;\n\n1;\n\n1;\n\n1;\n\n1;E");
+        let joined = ["1;"; SCRIPTS.len()].join("\n");
+        assert_eq!(page(dir.path(), "E").unwrap(), format!("a{{}}{joined}E"));
         write("main.js", "'</script>'");
         assert!(page(dir.path(), "E").is_err());
         write("main.js", "");
         write("index.html", "{{style}}{{script}}");
         let error = page(dir.path(), "E").unwrap_err().to_string();
         assert_eq!(error, "index.html has no `{{engine}}`");
+    }
+
+    #[test]
+    fn comments_and_indentation_stay_at_home() {
+        let script = "// About it.\nf(() => {\n  // Why.\n  g(`//`);\n\n});\n";
+        assert_eq!(slim(script).unwrap(), "f(() => {\ng(`//`);\n});");
+        assert!(slim("f(`a\n  b`);\n").is_err());
     }
 
     #[test]

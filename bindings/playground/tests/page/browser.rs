@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +14,12 @@ use tollgate_testbed::Program;
 
 /// As long as a browser may take for all of a test, on a machine that does more than this.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Reports a script that cannot be parsed, which no `try` in it would.
+const NO_SCRIPT: &str = r#"addEventListener("error", ({ error }) => {
+  if (error instanceof SyntaxError) parent.home(JSON.stringify({ failed: error.message }));
+});
+"#;
 
 /// How a reader's screen is.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +41,7 @@ pub(crate) fn built() -> Option<&'static str> {
     let page = PAGE.get_or_init(|| {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut xtask = Command::new(cargo);
-        xtask.args(["run", "--quiet", "--package", "xtask", "--", "playground", "--no-install"]);
+        xtask.args(["run", "--quiet", "--package", "xtask", "--", "playground"]);
         let output = xtask.current_dir(root()).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
@@ -57,25 +63,31 @@ pub(crate) fn built() -> Option<&'static str> {
 
 static TURN: Mutex<()> = Mutex::new(());
 
+/// How the page is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit<'a> {
+    pub(crate) screen: Screen,
+    /// After the page's own address: nothing, or `#` and more.
+    pub(crate) address: &'a str,
+    /// A script that runs before those of the page.
+    pub(crate) library: &'a str,
+}
+
 /// Opens the page on such a screen, and runs the body of an async function in it, with `input` as
 /// the argument. The function's result; `None` where there is no page or no browser.
 pub(crate) fn run(screen: Screen, script: &str, input: &Value) -> Option<Value> {
-    run_with("", screen, script, input)
+    run_at(Visit { screen, address: "", library: "" }, script, input)
 }
 
-/// The same with a script before it, which others wrote.
-pub(crate) fn run_with(
-    library: &str,
-    screen: Screen,
-    script: &str,
-    input: &Value,
-) -> Option<Value> {
+/// The same for a page that is opened in another way.
+pub(crate) fn run_at(visit: Visit<'_>, script: &str, input: &Value) -> Option<Value> {
+    let Visit { screen, address, library } = visit;
     let page = built()?;
     // One at a time: a browser has as many processes as this machine may have processors.
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let library = library.replace("</script", "<\\/script");
     let probe = format!(
-        "<script>{library}</script>\n<script type=\"module\">{}\nconst input = {};\ntry {{\nawait ready();\n\
+        "<script>{NO_SCRIPT}{library}</script>\n<script type=\"module\">{}\nconst input = {};\ntry {{\nawait ready();\n\
          report(await (async () => {{{script}\n}})());\n\
          }} catch (error) {{ report({{ failed: `${{error}} ${{error.stack}}` }}); }}</script>",
         include_str!("probe.js"),
@@ -83,7 +95,7 @@ pub(crate) fn run_with(
         input.to_string().replace('<', "\\u003c")
     );
     let page = page.replace("</body>", &format!("{probe}</body>"));
-    let (address, found) = serve(framed(&page, screen.width));
+    let (home, found) = serve(framed(screen.width, address), page);
     let profile = tempfile::tempdir().unwrap();
     let start = |program: &&str| {
         let mut command = Command::new(program);
@@ -92,7 +104,7 @@ pub(crate) fn run_with(
             .args(["--hide-scrollbars", "--no-first-run", "--window-size=1400,2000"])
             .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!screen.is_dark)))
             .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(&address)
+            .arg(&home)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -108,39 +120,45 @@ pub(crate) fn run_with(
     Some(found)
 }
 
-/// The page in a frame of this width: a browser's window is at least 500 pixels wide.
-fn framed(page: &str, width: u32) -> String {
-    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+/// A page with the page under test in a frame of this width: a browser's window is at least 500
+/// pixels wide.
+fn framed(width: u32, address: &str) -> String {
+    let address = address.replace('&', "&amp;").replace('"', "&quot;");
     format!(
         "<!DOCTYPE html><meta charset=\"utf-8\"><title>frame</title>\
          <style>body{{margin:0}}iframe{{border:0}}</style>\
          <script>function home(text) {{ fetch(\"/found\", {{ method: \"POST\", body: text }}) }}\
-         </script><iframe title=\"page\" width=\"{width}\" height=\"1900\" srcdoc=\"{page}\">\
-         </iframe>"
+         </script><iframe title=\"page\" width=\"{width}\" height=\"1900\" \
+         src=\"/page{address}\"></iframe>"
     )
 }
 
-/// Serves one page on this machine, and gets what is posted back. The page under test is in a frame
-/// and may not connect anywhere: the page around it posts.
-fn serve(page: String) -> (String, Receiver<Value>) {
+/// Serves both pages on this machine, and gets what is posted back. The page under test may not
+/// connect anywhere: the page around it posts.
+fn serve(frame: String, page: String) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
     let (sender, receiver) = channel();
+    let pages = Arc::new([frame, page]);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let found = answer(stream, &page);
-            // The test has what it waited for, and may be gone.
-            if found.is_some_and(|found| sender.send(found).is_err()) {
-                return;
-            }
+            let (sender, pages) = (sender.clone(), Arc::clone(&pages));
+            // A browser opens connections before it needs them, and says nothing there.
+            thread::spawn(move || {
+                let [frame, page] = &*pages;
+                if let Some(found) = answer(stream, frame, page) {
+                    // The test has what it waited for, and may be gone.
+                    let _ = sender.send(found);
+                }
+            });
         }
     });
     (address, receiver)
 }
 
-/// Answers one request: the page, or nothing for the posted result. A browser that closes a
+/// Answers one request: a page, or nothing for the posted result. A browser that closes a
 /// connection early has its reasons.
-fn answer(mut stream: TcpStream, page: &str) -> Option<Value> {
+fn answer(mut stream: TcpStream, frame: &str, page: &str) -> Option<Value> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut first = String::new();
     reader.read_line(&mut first).ok()?;
@@ -158,7 +176,8 @@ fn answer(mut stream: TcpStream, page: &str) -> Option<Value> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let (status, text) = match first.split_whitespace().nth(1) {
-        Some("/") => ("200 OK", page),
+        Some("/") => ("200 OK", frame),
+        Some("/page") => ("200 OK", page),
         Some("/found") => ("200 OK", ""),
         _ => ("404 Not Found", ""),
     };

@@ -8,6 +8,14 @@ async function ready() {
   while (!document.documentElement.dataset.ready) await frame();
 }
 
+async function until(holds) {
+  const end = performance.now() + 20_000;
+  while (!holds()) {
+    if (performance.now() > end) throw new Error(`not in 20 s: ${holds}`);
+    await frame();
+  }
+}
+
 function type(id, text) {
   get(id).value = text;
   get(id).dispatchEvent(new InputEvent("input", { bubbles: true }));

@@ -36,34 +36,60 @@ pub(super) enum Toolchain {
     Debian { folder: PathBuf, linker: PathBuf },
 }
 
-/// Finds one, or installs it where that may be.
+/// Finds one, or installs it where somebody has asked for that: the toolchain is the user's.
 pub(super) fn find(tree: &Tree, may_install: bool) -> Result<Wasm> {
+    find_or_add(&tree.root.join(FOLDER), may_install, has_target, add)?
+        .map_or_else(|| Ok(unpacked_from_debian(tree)), Ok)
+}
+
+/// Finds one in this Rust or this folder, or adds it to this Rust; `None` if that fails.
+fn find_or_add(
+    folder: &Path,
+    may_install: bool,
+    has_target: impl Fn() -> bool,
+    add: impl FnOnce() -> Result<()>,
+) -> Result<Option<Wasm>> {
     if has_target() {
-        return Ok(Wasm::Ready(Toolchain::Usual));
+        return Ok(Some(Wasm::Ready(Toolchain::Usual)));
     }
-    if let Some(toolchain) = Toolchain::unpacked(&tree.root.join(FOLDER)) {
-        return Ok(Wasm::Ready(toolchain));
+    if let Some(toolchain) = Toolchain::unpacked(folder) {
+        return Ok(Some(Wasm::Ready(toolchain)));
     }
-    let remedy = format!("run `rustup target add {TARGET}`");
     if !may_install {
-        return Ok(Wasm::Absent(format!("--no-install was given; {remedy}")));
+        return Ok(Some(Wasm::Absent(format!(
+            "this Rust has no target {TARGET}\n  \
+             add it with `rustup target add {TARGET}`, or let `cargo xtask playground --install` do \
+             that: without rustup it unpacks Debian's compiler into {FOLDER} (138 MB to fetch)"
+        ))));
     }
+    add()?;
+    // Without a network that fails, and Debian's may still be had from a mirror.
+    Ok(has_target().then_some(Wasm::Ready(Toolchain::Usual)))
+}
+
+/// Adds the target by rustup, if there is one.
+fn add() -> Result<()> {
     if programs::find("rustup").is_some() {
-        eprintln!("adding the target {TARGET} with rustup (once)");
+        eprintln!(
+            "adding the target {TARGET} with rustup (`rustup target remove {TARGET}` takes it away)"
+        );
         let mut rustup = Command::new("rustup");
         rustup.args(["target", "add", TARGET]).stdout(Stdio::null());
-        // Without a network it fails, and Debian's may still be had from a mirror.
-        if process::show(&mut rustup)? && has_target() {
-            return Ok(Wasm::Ready(Toolchain::Usual));
-        }
+        process::show(&mut rustup)?;
     }
+    Ok(())
+}
+
+/// The one of Debian, fetched now.
+fn unpacked_from_debian(tree: &Tree) -> Wasm {
+    let remedy = format!("run `rustup target add {TARGET}`");
     if programs::find("apt-get").is_none() || programs::find("dpkg-deb").is_none() {
-        return Ok(Wasm::Absent(remedy));
+        return Wasm::Absent(remedy);
     }
     eprintln!("fetching Debian's {COMPILER} into {FOLDER} with apt-get (once, 138 MB)");
     match unpack(tree) {
-        Ok(toolchain) => Ok(Wasm::Ready(toolchain)),
-        Err(error) => Ok(Wasm::Absent(format!("no {COMPILER} ({error:#}); {remedy}"))),
+        Ok(toolchain) => Wasm::Ready(toolchain),
+        Err(error) => Wasm::Absent(format!("no {COMPILER} ({error:#}); {remedy}")),
     }
 }
 
@@ -188,7 +214,30 @@ fn dependencies(printed: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn nothing_is_added_unless_somebody_asks_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let added = Cell::new(false);
+        let find = |may_install: bool| {
+            let add = || {
+                added.set(true);
+                Ok(())
+            };
+            find_or_add(dir.path(), may_install, || added.get(), add).unwrap()
+        };
+        let Some(Wasm::Absent(why)) = find(false) else { panic!("there is a toolchain") };
+        assert!(why.contains("`rustup target add wasm32-unknown-unknown`"), "{why}");
+        assert!(why.contains("`cargo xtask playground --install`"), "{why}");
+        assert!(!added.get());
+        assert!(matches!(find(true), Some(Wasm::Ready(Toolchain::Usual))));
+        assert!(added.get());
+        // From now on nobody need ask.
+        assert!(matches!(find(false), Some(Wasm::Ready(Toolchain::Usual))));
+    }
 
     #[test]
     fn packages_of_rust_and_llvm_are_followed() {
