@@ -23,7 +23,7 @@ export function showPeers({ peers }) {
   get("instances").hidden = peers.length === 0;
   fill(get("peers"), peers, one => one.at, row);
   for (const element of get("peers").rows) {
-    for (const at of [6, 7]) element.cells[at].className = "wide";
+    for (const at of [3, 5, 6, 7]) element.cells[at].className = "wide";
     const isWell = element.cells[4].textContent === "counts";
     element.cells[4].className = isWell ? "" : "no";
   }

@@ -92,10 +92,14 @@ impl Overview {
             return bytes;
         }
         let alone = self.alone().await;
-        let peers = self.peers.beside(&alone).await;
-        let mut figures = Value::clone(&alone);
-        figures["peers"] = peers.into();
-        let bytes = Bytes::from(figures.to_string());
+        let bytes = if self.peers.is_empty() {
+            Bytes::from(alone.to_string())
+        } else {
+            let peers = self.peers.beside(&alone).await;
+            let mut figures = Value::clone(&alone);
+            figures["peers"] = peers.into();
+            figures.to_string().into()
+        };
         *last = Some((Instant::now(), bytes.clone()));
         bytes
     }
@@ -143,6 +147,7 @@ impl Sources {
             "queues": queues(&self.queues),
             "rulings": rulings(gate.admin().standing()),
             "reloads": self.reloads(),
+            "peers": [],
         })
     }
 

@@ -43,12 +43,13 @@ impl Peers {
         Self { addresses, token }
     }
 
-    /// This instance in short, and then the others, asked at the same time; nothing where there
-    /// are no others.
+    /// Whether there are no others.
+    pub(super) fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    /// This instance in short, and then the others, asked at the same time.
     pub(super) async fn beside(&self, own: &Value) -> Vec<Value> {
-        if self.addresses.is_empty() {
-            return Vec::new();
-        }
         let others = self.addresses.iter().map(async |address| {
             let answer = match tokio::time::timeout(PATIENCE, self.ask(address)).await {
                 Ok(answer) => answer,
