@@ -422,9 +422,9 @@ mod tests {
     fn every_window_has_its_head_the_denying_limit_and_the_keys() {
         for (columns, rows) in [(80, 24), (80, 12), (100, 40), (200, 100), (90, 10)] {
             let text = fitted(&figures(), window(columns, rows, Sort::Denied));
-            assert_eq!(text.lines().count(), rows.into(), "{text}");
+            assert_eq!(text.lines().count(), usize::from(rows), "{text}");
             let wide = text.lines().map(|line| line.chars().count()).max();
-            assert!(wide <= Some(columns.into()), "{columns}x{rows}: {text}");
+            assert!(wide <= Some(usize::from(columns)), "{columns}x{rows}: {text}");
             assert!(text.starts_with("tollgate ") && text.contains("store memory"), "{text}");
             assert!(first_row(&text).starts_with("p47: "), "{columns}x{rows}: {text}");
             assert!(text.lines().last().unwrap().starts_with("q quit; sort: d denied/s*, "));
