@@ -1,4 +1,4 @@
-//! What an administrator does in the console: rulings, dead jobs, a broken file of policies.
+//! Acts of an administrator in the console: rulings, dead jobs, a broken file of policies.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn a_ban_and_a_limit_are_set_seen_and_lifted() {
     let serving = Serving::start(&place, &["--config", file.to_str().unwrap()]);
     open(&mut browser, &serving);
     let hostile = "=cmd|' /C calc'!A0 <img src=x onerror=alert(1)> \u{202e}";
-    // A mistake is told at the form, and rules nothing.
+    // A mistake stands at the form, and rules nothing.
     fill(&mut browser, &[("when", "192.0.2.7"), ("for", "1h")]);
     browser.run("get(\"ruling-form\").requestSubmit()");
     let fault = browser.run("return get(\"ruling-fault\").textContent");

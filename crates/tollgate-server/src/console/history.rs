@@ -288,7 +288,7 @@ mod tests {
         assert!(list[0].result == "broken" && error.len() < MAX_ERROR_BYTES + 4, "{error}");
         assert_eq!((list[1].at_s, list[1].changes.len(), list[1].further), (29, MAX_CHANGES, 30));
         assert!(list[1].changes[0].lines[0].contains("28/h"), "{:?}", list[1].changes[0]);
-        // A file that is whole again is told once.
+        // A file that is whole again is kept once.
         for at_s in [31, 32] {
             history.unchanged(at_s, "29-x".to_owned());
         }

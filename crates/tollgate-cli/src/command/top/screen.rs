@@ -50,7 +50,7 @@ pub(super) enum Sort {
     Name,
 }
 
-/// What a window shows.
+/// The window that the figures fit, and the order of its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Window {
     pub(super) sort: Sort,

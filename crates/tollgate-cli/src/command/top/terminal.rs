@@ -25,7 +25,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal; `None` where the output is none, or one that can move no cursor.
+    /// Takes the terminal; `None` where the output goes elsewhere, or no cursor can move.
     pub(super) fn open() -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
         if !io::stdout().is_terminal() || is_dumb {
