@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::body::{Body, Fields};
-use crate::job::{DeadLetter, Delivery, DoneJob, InFlightJob, WaitingJob};
+use crate::job::{DeadLetter, Delivery, DoneJob, InFlightJob, JobId, WaitingJob};
 use crate::outcome::OfferOutcome;
 use crate::settings::micros;
 use crate::stats::Stats;
@@ -36,6 +36,12 @@ fn client_entry<M: SerializeMap>(client: Option<&str>, map: &mut M) -> Result<()
 
 /// `id`, `deliveries`, `why` (or null), `client` if it has one, and the content as for
 /// [`Delivery`].
+impl Serialize for JobId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 impl Serialize for DeadLetter {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(4))?;

@@ -48,6 +48,7 @@ struct Readme;
 mod any;
 mod backend;
 mod body;
+mod dead;
 mod drain;
 mod error;
 mod grant;
@@ -68,6 +69,7 @@ mod worker;
 pub use any::AnyQueues;
 pub use backend::Backend;
 pub use body::{MAX_FIELDS, MAX_JOB_BYTES};
+pub use dead::{DeadJobs, DeadOutcome};
 pub use error::Error;
 pub use job::{
     DeadLetter, Delivery, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,

@@ -50,6 +50,37 @@ export function fill(body, list, key, cells) {
   if (none) none.hidden = rows.length > 0;
 }
 
+/** The rows of a long list that are shown at first. */
+const FEW = 10;
+
+/** The first of a list, or all of it: as the button beside the table has been pressed. */
+export function few(button, list) {
+  const isAll = button.getAttribute("aria-expanded") === "true";
+  button.hidden = list.length <= FEW;
+  say(button, isAll ? `First ${FEW}` : `All ${count(list.length)}`);
+  return isAll ? list : list.slice(0, FEW);
+}
+
+/** Makes such a button work: each press shows the list anew. */
+export function expands(button, show) {
+  button.addEventListener("click", () => {
+    button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
+    show();
+  });
+}
+
+/** `ip=192.0.2.7 user="ann lee"` as pairs of a name and a value. */
+export function pairs(text) {
+  const words = text.trim().match(/[^\s"]*"[^"]*"|\S+/g) ?? [];
+  return words.map(word => {
+    const [name, ...rest] = word.split("=");
+    if (!name || !rest.length) {
+      throw new Error(`${word} is not a field: write NAME=VALUE, e.g. ip=192.0.2.7.`);
+    }
+    return [name, rest.join("=").replace(/^"(.*)"$/s, "$1")];
+  });
+}
+
 const grouped = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 

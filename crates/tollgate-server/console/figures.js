@@ -1,29 +1,13 @@
 // The figures of /v1/admin/overview, put into the page.
 
-import { hour, spark } from "./chart.js";
 import { bytes, count, fill, get, make, micros, rate, say, share, span } from "./dom.js";
+import * as limits from "./limits.js";
+import { showPeers } from "./peers.js";
+import { showQueues } from "./queues.js";
 import { showReloads } from "./reloads.js";
+import { showRulings } from "./rulings.js";
 import { lookUp } from "./subject.js";
-
-/** The name of a row: the policy, and its limit below. */
-function named({ policy, limit }) {
-  const texts = {
-    inline: ["no policy", "limits given in requests"],
-    none: ["no limit", "no policy applied, a ban, or a failure rule"],
-  };
-  const [first, second] = policy === null ? texts[limit] ?? ["-", limit] : [policy, limit];
-  return () => {
-    const element = document.createDocumentFragment();
-    element.append(make("strong", {}, first), make("small", {}, second));
-    return element;
-  };
-}
-
-const keyOf = ({ policy, limit, shadow }) => JSON.stringify([policy, limit, shadow]);
-
-function wide(body) {
-  for (const row of body.rows) row.lastElementChild.className = "wide";
-}
+import { showTroubles } from "./trouble.js";
 
 /** Replaces the pairs of a list of terms, and keeps the elements whose term is the same. */
 function facts(list, pairs) {
@@ -47,6 +31,7 @@ function sumOf(limits, key) {
 function tiles(figures, limits) {
   const seconds = figures.now_seconds;
   const store = figures.durations.by.find(one => one.authority === "store");
+  const without = sumOf(figures.durations.by.filter(one => one !== store), "answers");
   const denied = sumOf(limits, "denied");
   const all = denied + sumOf(limits, "admitted");
   facts(get("tiles"), [
@@ -54,47 +39,11 @@ function tiles(figures, limits) {
     ["Denied a second", rate(sumOf(limits, "denied_now"), seconds)],
     ["Admitted, last hour", count(all - denied)],
     ["Denied, last hour", `${count(denied)} (${share(denied, all)})`],
-    ["Store", figures.store.counts ? "counts" : "does not answer", figures.store.counts ? "" : "no"],
+    ["Store", figures.store.counts ? "counts" : "does not count", figures.store.counts ? "" : "no"],
+    ["Without the store, last minute", count(without), without ? "no" : ""],
     ["99 % within", store ? micros(store.p99_us) : "-"],
     ["Policies", `${count(figures.policies)}, revision ${figures.revision.split("-")[0]}`],
-    ["Up for", span(figures.at_s - figures.started_s)],
   ]);
-  const { counts, error } = figures.store;
-  say(get("store-fault"), counts ? "" : `The store cannot count: ${error}`);
-}
-
-function limitTables(figures, limits) {
-  const seconds = figures.now_seconds;
-  fill(get("limits"), limits, keyOf, one => [
-    named(one),
-    rate(one.admitted_now, seconds),
-    rate(one.denied_now, seconds),
-    count(one.admitted),
-    count(one.denied),
-    spark(one.minutes),
-  ]);
-  const shadows = figures.limits.filter(one => one.shadow);
-  fill(get("shadows"), shadows, keyOf, one => [
-    named(one),
-    count(one.admitted),
-    count(one.denied),
-    share(one.denied, one.admitted + one.denied),
-    spark(one.minutes),
-  ]);
-  wide(get("limits"));
-  wide(get("shadows"));
-}
-
-/** All limits together, minute by minute. */
-function together(limits) {
-  const minutes = Array.from({ length: 60 }, () => [0, 0]);
-  for (const one of limits) {
-    one.minutes.forEach(([admitted, denied], at) => {
-      minutes[at][0] += admitted;
-      minutes[at][1] += denied;
-    });
-  }
-  return minutes;
 }
 
 function busiest(body, top, isHashed) {
@@ -122,8 +71,10 @@ function busiest(body, top, isHashed) {
   });
 }
 
-function storeFacts(store) {
-  const pairs = [["Kind", store.kind], ["Answered in", micros(store.took_us)]];
+function storeFacts({ store, version, at_s: at, started_s: started }) {
+  const pairs = [["Service", `${version}, up for ${span(at - started)}`], ["Store", store.kind]];
+  // An error comes fast, and is no answer.
+  if (store.counts) pairs.push(["Answered in", micros(store.took_us)]);
   if (store.kind === "memory" || store.max_bytes !== undefined) {
     pairs.push(
       ["Subjects", count(store.subjects)],
@@ -139,39 +90,25 @@ const AUTHORITIES = {
   store: "the store", failure_rule: "a failure rule", local_share: "a local share",
 };
 
-function queueTable(queues) {
-  const number = jobs => (jobs === null ? "?" : count(jobs));
-  fill(get("queues"), queues, one => one.queue, one => [
-    one.queue,
-    number(one.waiting),
-    number(one.in_flight),
-    number(one.dead),
-    count(one.offers.refused),
-    one.oldest_ms === null ? "-" : span(one.oldest_ms / 1_000),
-  ]);
-  wide(get("queues"));
-}
-
 /** Shows all of it. */
 export function show(figures) {
-  const limits = figures.limits.filter(one => !one.shadow);
-  tiles(figures, limits);
-  // As many pixels as there are, so that its words are as large as others.
-  const width = Math.max(get("hour").clientWidth, 300);
-  get("hour").replaceChildren(hour(together(limits), figures.minutes_from_s, width));
-  limitTables(figures, limits);
-  const seconds = Math.round((figures.asked?.span_ms ?? 0) / 1_000);
-  say(get("span"), `Counted in the last ${Math.max(1, Math.ceil(seconds / 60))} to 2 minutes. ` +
+  showTroubles(figures);
+  tiles(figures, figures.limits.filter(one => !one.shadow));
+  showPeers(figures);
+  limits.show(figures);
+  const seconds = Math.max(1, Math.round((figures.asked?.span_ms ?? 0) / 1_000));
+  say(get("span"), `Counted in the last ${span(seconds)}. ` +
     (figures.subjects_hashed ? "Subjects are hashed; Look up shows who it is, and is logged." : ""));
   busiest(get("asked"), figures.asked, figures.subjects_hashed);
   busiest(get("denied"), figures.denied, figures.subjects_hashed);
-  storeFacts(figures.store);
+  storeFacts(figures);
   fill(get("durations"), figures.durations.by, one => one.authority, one => [
     AUTHORITIES[one.authority] ?? one.authority,
     count(one.answers),
     micros(one.p50_us),
     micros(one.p99_us),
   ]);
-  queueTable(figures.queues);
+  showQueues(figures);
+  showRulings(figures.rulings);
   showReloads(figures.reloads);
 }

@@ -2,9 +2,14 @@
 
 import { ask, token } from "./api.js";
 import { get, say } from "./dom.js";
+import * as explain from "./explain.js";
 import { show } from "./figures.js";
+import * as limits from "./limits.js";
+import * as queues from "./queues.js";
 import * as reloads from "./reloads.js";
+import * as rulings from "./rulings.js";
 import * as subject from "./subject.js";
+import { title } from "./trouble.js";
 
 const PAUSE_MS = 2_000;
 
@@ -19,6 +24,7 @@ function signIn(fault) {
   get("entry").hidden = false;
   say(get("entry-fault"), fault);
   say(get("state"), "Signed out.");
+  title("");
   get("token").value = "";
   get("token").focus();
 }
@@ -46,6 +52,7 @@ async function update() {
     document.body.classList.add("stale");
     const words = error.status ? error.message : "The service does not answer.";
     say(get("state"), `${words} The figures are old.`);
+    title("no answer");
   }
   timer = setTimeout(update, PAUSE_MS);
 }
@@ -68,7 +75,6 @@ get("entry-form").addEventListener("submit", event => {
 });
 document.addEventListener("visibilitychange", update);
 
-subject.begin();
-reloads.begin();
+for (const part of [limits, subject, explain, rulings, queues, reloads]) part.begin();
 if (token.isNeeded && !token.get()) signIn("");
 else update();

@@ -6,6 +6,9 @@ import { clock, count, get, make, say, sure } from "./dom.js";
 /** What is shown, so that an unchanged list stays as it is. */
 let shown = "";
 
+/** Whether the fault of a reload is about a file that was seen as broken: it goes with that. */
+let isOfFile = false;
+
 function changeItem({ policy, what, lines }) {
   const title = policy === null ? `The file: ${what}` : `${policy}: ${what}`;
   const each = lines.map(line => {
@@ -16,9 +19,12 @@ function changeItem({ policy, what, lines }) {
 }
 
 function reloadItem({ at_s: at, result, revision, error, changes, further }) {
-  const words = result === "taken" ? `revision ${revision} is in force`
-    : `the file is broken, and revision ${revision} stays in force`;
-  const item = make("li", {}, make("h3", {}, `${clock(at)}: ${words}`));
+  const words = {
+    taken: `revision ${revision} is in force`,
+    unchanged: `the file is whole again, and revision ${revision} stays in force`,
+    broken: `the file was broken, and revision ${revision} stayed in force`,
+  };
+  const item = make("li", {}, make("h3", {}, `${clock(at)}: ${words[result]}`));
   if (error) item.append(make("pre", { class: "fault" }, error));
   item.append(...changes.map(changeItem));
   if (further > 0) item.append(make("p", {}, `${count(further)} more policies changed.`));
@@ -26,6 +32,9 @@ function reloadItem({ at_s: at, result, revision, error, changes, further }) {
 }
 
 export function showReloads({ counts, last }) {
+  const isBroken = last[0]?.result === "broken";
+  if (isOfFile && !isBroken) say(get("reload-fault"), "");
+  isOfFile = isBroken;
   say(get("reload-counts"), `${count(counts.taken)} taken, ${count(counts.unchanged)} unchanged, ` +
     `${count(counts.broken)} broken.`);
   const text = JSON.stringify(last);

@@ -1,8 +1,8 @@
-// One subject: its state, why it is answered so, and corrections after a confirmation. And one
-// request: which policies apply to it.
+// One subject: its state, why it is answered so, and corrections after a confirmation.
 
 import { ask } from "./api.js";
-import { count, fill, get, make, say, sure } from "./dom.js";
+import { clock, count, fill, get, make, say, sure } from "./dom.js";
+import { ruleOn } from "./rulings.js";
 
 /** The count that is shown, as the API names it. */
 let shown = null;
@@ -20,18 +20,27 @@ function named(body) {
   return body.policy ? `${body.written_subject} in ${body.policy}` : body.written_subject;
 }
 
+/** What is held, and when that was so: the waits above are those of then. */
 function heldWords(held) {
-  if (held === null) return "Nothing is held: the subject is fresh.";
+  const seen = ` Seen at ${clock(Date.now() / 1_000)}.`;
+  if (held === null) return `Nothing is held: the subject is fresh.${seen}`;
   const events = held.logs.map(log => `${count(log.length)} events`);
   const fresh = new Date(held.fresh_at_us / 1_000).toLocaleString("en-GB");
   const shared = held.shared ? " The store is full, so others share this count." : "";
   return `Held under ${held.written_under}${events.length ? `: ${events.join(", ")}` : ""}. ` +
-    `Fresh at ${fresh}.${shared}`;
+    `Fresh at ${fresh}.${shared}${seen}`;
 }
 
 function wait(report) {
   if (report.admits) return "none";
   return report.retry_after?.text ?? "for ever";
+}
+
+/** Each limit of an answer: what is left, and how long to wait. */
+export function reports(body, limits) {
+  fill(body, limits, one => `${one.subject} ${one.identity}`, one => [
+    one.limit, `${count(one.remaining)} of ${count(one.capacity)}`, wait(one), one.reset_after.text,
+  ]);
 }
 
 async function showSubject(body) {
@@ -42,9 +51,7 @@ async function showSubject(body) {
     ];
     shown = body;
     say(get("words"), text ?? answer.error ?? answer.outcome);
-    fill(get("reports"), answer.limits, one => one.identity, one => [
-      one.limit, `${count(one.remaining)} of ${count(one.capacity)}`, wait(one), one.reset_after.text,
-    ]);
+    reports(get("reports"), answer.limits);
     say(get("held"), heldWords(held));
     get("subject-answer").hidden = false;
   } catch (error) {
@@ -63,6 +70,9 @@ async function correct(act, more, title, words, yes, done) {
     say(get("subject-done"), done(answer));
     await showSubject(shown);
   } catch (error) {
+    // What is shown may be old: it is asked for again, or goes.
+    say(get("subject-done"), "");
+    await showSubject(shown);
     say(get("subject-fault"), error.message);
   }
 }
@@ -121,35 +131,6 @@ export async function lookUp({ subject, policy }, isHashed) {
   }
 }
 
-/** `ip=192.0.2.7 path=/login` as a query. */
-function queryOf(text) {
-  const query = new URLSearchParams();
-  for (const word of text.trim().split(/\s+/)) {
-    const [name, ...value] = word.split("=");
-    if (!value.length) throw new Error(`${word} is not a field: write NAME=VALUE, e.g. ip=192.0.2.7.`);
-    query.append(name, value.join("="));
-  }
-  return query;
-}
-
-async function explain() {
-  say(get("explain-fault"), "");
-  try {
-    const answered = await ask(`/v1/admin/explain?${queryOf(get("fields").value)}`);
-    const { answer, policies } = answered;
-    const by = answer.policy ? ` by ${answer.policy}` : "";
-    const after = answer.retry_after ? `, to retry in ${answer.retry_after.text}` : "";
-    say(get("explain-words"), `It would be ${answer.outcome.replace("_", " ")}${by}${after}.`);
-    fill(get("standings"), policies, one => one.policy, one => [
-      one.shadow ? `${one.policy} (shadow)` : one.policy, one.applies ? "yes" : "no", one.why,
-    ]);
-    get("explain-answer").hidden = false;
-  } catch (error) {
-    get("explain-answer").hidden = true;
-    say(get("explain-fault"), error.message);
-  }
-}
-
 /** Offers the names of the policies where one is typed. */
 export async function namePolicies() {
   const { policies } = await ask("/v1/admin/policies?count=1000");
@@ -164,8 +145,5 @@ export function begin() {
   });
   get("reset").addEventListener("click", reset);
   get("adjust").addEventListener("click", adjust);
-  get("explain-form").addEventListener("submit", event => {
-    event.preventDefault();
-    explain();
-  });
+  get("rule-on").addEventListener("click", () => ruleOn(shown.written_subject));
 }

@@ -13,7 +13,7 @@ use tollgate_tower::identity::{Hashing, Remark};
 
 use crate::api::{Admin, Api, Auth, Guard, Origins, Workers, requests};
 use crate::auth_options::AuthOptions;
-use crate::console::{History, Overview, Sources};
+use crate::console::{History, Overview, Peers, Sources};
 use crate::denials::{SubjectForm, Subjects};
 use crate::grpc::{Front as GrpcFront, Grpc, Rls};
 use crate::http::Http;
@@ -223,13 +223,15 @@ impl Assembly {
             false => guard,
         };
         let (reader, recorder) = (self.reader.clone(), self.recorder.clone());
-        let overview = Overview::new(Sources {
+        let sources = Sources {
             service: Arc::clone(&self.api.service),
             metrics: options.metrics.clone(),
             queues: options.queues.clone(),
             recorder: recorder.clone(),
             history: Arc::clone(&reader.history),
-        });
+        };
+        let peers = Peers::new(options.peers.clone(), options.admin_token.clone());
+        let overview = Overview::new(sources, peers);
         Ok(Admin { api: Arc::clone(&self.api), guard, reader, recorder, overview })
     }
 

@@ -71,6 +71,7 @@ pub enum Operation {
     Overview,
     Lookup,
     AdminRelease,
+    Dead,
     Console,
 }
 
@@ -275,7 +276,7 @@ const fn look(operation: Operation, path: &'static str, query: &'static [&'stati
 }
 
 /// All operations, in the order of their counters.
-pub(crate) static TABLE: [Row; 43] = [
+pub(crate) static TABLE: [Row; 44] = [
     Row { query: DENIED, ..post(Operation::Check, "/v1/check", ASKED) },
     Row { query: DENIED, ..post(Operation::Peek, "/v1/peek", ASKED) },
     post(Operation::Charge, "/v1/charge", &[COUNT, &[FIELDS, COST]]),
@@ -353,9 +354,14 @@ pub(crate) static TABLE: [Row; 43] = [
     act(Operation::AdminPeek, "/v1/admin/peek", &[COUNT]),
     look(Operation::AdminExplain, "/v1/admin/explain", REQUEST),
     look(Operation::AdminPolicies, "/v1/admin/policies", &["after", "count"]),
-    look(Operation::Overview, "/v1/admin/overview", &[]),
+    look(Operation::Overview, "/v1/admin/overview", &["peers"]),
     act(Operation::Lookup, "/v1/admin/lookup", &[&[text("subject")]]),
     act(Operation::AdminRelease, "/v1/admin/release", &[&[HOLD]]),
+    act(
+        Operation::Dead,
+        "/v1/admin/dead",
+        &[&[parsed("queue"), parsed("again"), parsed("forget")]],
+    ),
     Row { callers: Callers::Administrators, ..read(Operation::Console, "/console", &[]) },
 ];
 

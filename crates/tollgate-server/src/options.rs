@@ -46,6 +46,10 @@ pub struct Options {
     /// Host names of this service that administrators may send in `Host`, besides addresses and
     /// `localhost`. Checked only when no token is set.
     pub admin_hosts: Vec<String>,
+    /// The admin addresses of other instances, whose figures the console shows beside those of this
+    /// one. They are asked over HTTP with [`Options::admin_token`], at most once a second and while
+    /// somebody looks.
+    pub peers: Vec<Address>,
     /// The origins of web pages that may call the service, such as `https://app.example`.
     pub origins: Vec<String>,
     /// The policy file, for reloads; `None` when a program built the policies.
@@ -116,6 +120,7 @@ impl fmt::Debug for Options {
             .field("admin", admin)
             .field("admin_token", &self.admin_token.is_some())
             .field("admin_hosts", &self.admin_hosts)
+            .field("peers", &self.peers)
             .field("origins", &self.origins)
             .field("config", config)
             .field("headers", headers)
@@ -153,6 +158,7 @@ impl Options {
             admin: None,
             admin_token: None,
             admin_hosts: Vec::new(),
+            peers: Vec::new(),
             origins: Vec::new(),
             config: None,
             headers: None,

@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex as Turns;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tollgate_queue::{
-    AnyQueues, Consumer, DeliveryTag, Error, Job, OfferOutcome, Producer, ProducerSettings, Queue,
-    Stats, TakeOutcome,
+    AnyQueues, Consumer, DeadJobs, DeadLetter, DeadOutcome, DeliveryTag, Error, Job, OfferOutcome,
+    Producer, ProducerSettings, Queue, Settings, Stats, TakeOutcome,
 };
 
 use crate::listen::Undelivered;
@@ -21,6 +21,12 @@ use crate::service::{Deliveries, Fate};
 
 /// How often the queues' statistics are read, for `/metrics`.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// How many of these pass before the settings are read again.
+const REFRESHES: u32 = 10;
+
+/// The most dead jobs in a list, each with its content.
+const MAX_DEAD: usize = 20;
 
 /// How long reading the statistics may take before the previous ones count as stale.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -56,6 +62,8 @@ pub(crate) struct ServedQueue {
     deliveries: Arc<Deliveries>,
     /// The last statistics of the queue; `None` while reading them fails.
     seen: Mutex<Option<Stats>>,
+    /// The settings in the queue's record, as they were last read, or else those of the service.
+    settings: Mutex<Settings>,
 }
 
 /// The outcome of an offer that this service received.
@@ -110,7 +118,7 @@ impl Queues {
     ) -> Result<Self, Error> {
         let mut served = BTreeMap::new();
         for (queue, offering) in queues {
-            let producer = offering.map(|offering| queue.producer(offering)).transpose()?;
+            let producer = offering.clone().map(|it| queue.producer(it)).transpose()?;
             let name = queue.name().to_owned();
             let queue = ServedQueue {
                 is_said: producer.is_some(),
@@ -122,6 +130,7 @@ impl Queues {
                 counts: Default::default(),
                 deliveries: Arc::default(),
                 seen: Mutex::default(),
+                settings: Mutex::new(offering.map(Settings::from).unwrap_or_default()),
             };
             served.insert(name, queue);
         }
@@ -148,10 +157,18 @@ impl Queues {
         }
         let mut ticks = interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
+        for tick in (0..REFRESHES).cycle() {
             ticks.tick().await;
             for (name, queue) in &*self.0 {
                 queue.check_late(name).await;
+                if tick == 0
+                    && let Ok(Ok(mut settings)) = timeout(PATIENCE, queue.queue.settings()).await
+                {
+                    // Of a queue without a job the service alone knows the bound.
+                    let mut known = queue.settings.lock();
+                    settings.producer = settings.producer.or_else(|| known.producer.take());
+                    *known = settings;
+                }
                 let seen = timeout(PATIENCE, queue.queue.stats()).await;
                 let seen = seen.ok().and_then(Result::ok);
                 *queue.seen.lock() = seen;
@@ -315,6 +332,19 @@ impl ServedQueue {
         })
     }
 
+    /// The oldest dead jobs that are kept.
+    pub(crate) async fn dead(&self) -> Result<Vec<DeadLetter>, Error> {
+        self.queue.dead_letters(MAX_DEAD).await
+    }
+
+    pub(crate) async fn offer_dead_again(&self, jobs: DeadJobs) -> Result<DeadOutcome, Error> {
+        self.queue.offer_dead_again(jobs).await
+    }
+
+    pub(crate) async fn forget_dead(&self, jobs: DeadJobs) -> Result<DeadOutcome, Error> {
+        self.queue.forget_dead(jobs).await
+    }
+
     /// The number of jobs whose answers were not delivered, with this fate.
     pub(crate) fn undelivered_jobs(&self, fate: Fate) -> u64 {
         self.deliveries.get(fate)
@@ -330,6 +360,11 @@ impl ServedQueue {
 
     pub(crate) fn seen(&self) -> Option<Stats> {
         *self.seen.lock()
+    }
+
+    /// The settings in the queue's record, as they were seconds ago.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings.lock().clone()
     }
 }
 

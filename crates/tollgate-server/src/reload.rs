@@ -51,7 +51,10 @@ impl Reader {
         let reloads = self.metrics.reloads();
         let reread = self.gate.reread(|| Policies::load(path));
         reloads.add(match &reread {
-            Ok(Reread::Unchanged(_)) => Reloaded::Unchanged,
+            Ok(Reread::Unchanged(revision)) => {
+                self.unchanged(revision);
+                Reloaded::Unchanged
+            }
             Ok(reread) => {
                 // Policies that came at the same time are those of the next entry.
                 self.taken(reread.revision(), self.gate.current().policies().clone());
@@ -67,6 +70,10 @@ impl Reader {
 
     fn taken(&self, revision: &Revision, policies: Policies) {
         self.history.taken(since_epoch().as_secs(), revision.to_string(), policies);
+    }
+
+    fn unchanged(&self, revision: &Revision) {
+        self.history.unchanged(since_epoch().as_secs(), revision.to_string());
     }
 
     fn broken(&self, problems: &Problems) {
@@ -88,7 +95,10 @@ impl Reader {
                     reader.taken(revision, policies.clone());
                     reloads.add(Reloaded::Taken);
                 }
-                Reload::Unchanged(_) => reloads.add(Reloaded::Unchanged),
+                Reload::Unchanged(revision) => {
+                    reader.unchanged(revision);
+                    reloads.add(Reloaded::Unchanged);
+                }
                 Reload::Broken(problems) => {
                     reader.broken(problems);
                     reloads.add(Reloaded::Broken);

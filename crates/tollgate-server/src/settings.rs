@@ -55,6 +55,18 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
             key.len()
         ));
     }
+    if let Some(peer) = options.peers.iter().find(|it| matches!(it, Address::Systemd(_))) {
+        return refuse(format!(
+            "`{peer}` is no instance to ask: write its admin listener, as HOST:PORT or unix:/PATH"
+        ));
+    }
+    if !options.peers.is_empty() && options.admin.is_none() {
+        return refuse(
+            "other instances are shown at the admin listener, which is off: leave the instances \
+             out, or turn it on"
+                .to_owned(),
+        );
+    }
     match &options.admin {
         Some(address) if !address.is_local() && options.admin_token.is_none() => refuse(format!(
             "the admin front would be open to everybody who reaches {address}: set \
@@ -83,6 +95,19 @@ pub(crate) fn open_grpc(options: &Options) -> Option<&Address> {
 mod tests {
     use super::*;
     use crate::tls::Tls;
+
+    #[test]
+    fn instances_that_nobody_could_see_or_ask_are_refused() {
+        let address = |text: &str| text.parse::<Address>().unwrap();
+        let mut options = Options::new(vec![address("127.0.0.1:0")]);
+        options.peers = vec![address("127.0.0.1:1"), address("unix:/run/t.sock")];
+        let said = |options: &Options| check(options).unwrap_err().to_string();
+        assert!(said(&options).contains("which is off"), "{}", said(&options));
+        options.admin = Some(address("127.0.0.1:0"));
+        assert!(check(&options).is_ok());
+        options.peers.push(address("systemd:admin"));
+        assert!(said(&options).contains("as HOST:PORT or unix:/PATH"), "{}", said(&options));
+    }
 
     #[test]
     fn grpc_beyond_loopback_is_open_without_tls() {

@@ -1,6 +1,11 @@
-//! Extra fields of a gate's answer on the wire, beside its decision.
+//! Extra fields of a gate's answer on the wire, beside its decision; and its rulings.
 
+use core::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tollgate::wire::{Answer, HoldAnswer, Renewed, Shadow, Shown};
+use tollgate_policy::{Pattern, Ruling, StandingRuling};
 
 use crate::service::Holding;
 
@@ -35,4 +40,45 @@ pub(crate) fn held(held: &tollgate_policy::Admission, holding: Option<Holding>) 
 /// A hold that was renewed. One whose caller knows it by its id alone has no text.
 pub(crate) fn renewed(Holding { hold, fence, end }: Holding, is_by_id: bool) -> Renewed {
     Renewed::new((!is_by_id).then_some((hold, fence)), end)
+}
+
+/// One ruling as JSON.
+#[derive(Serialize)]
+pub(crate) struct RulingJson {
+    effect: &'static str,
+    when: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    limits: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    left_ms: u64,
+    /// Why it has no effect under the policies in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_effect: Option<String>,
+}
+
+impl RulingJson {
+    pub(crate) fn new(ruling: &Ruling, left: Duration) -> Self {
+        let when = ruling.when.iter().map(|condition| {
+            let any_of: Vec<String> = condition.any_of.iter().map(Pattern::to_string).collect();
+            (condition.field.to_string(), any_of.into())
+        });
+        let limits = ruling.limits.iter().map(|it| (it.name.clone(), it.text().into()));
+        Self {
+            effect: ruling.effect.name(),
+            when: when.collect(),
+            limits: limits.collect(),
+            policy: ruling.policy.clone(),
+            reason: ruling.reason.clone(),
+            left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            no_effect: None,
+        }
+    }
+
+    pub(crate) fn standing(standing: &StandingRuling) -> Self {
+        let StandingRuling { ruling, left, no_effect, .. } = standing;
+        Self { no_effect: no_effect.clone(), ..Self::new(ruling, *left) }
+    }
 }

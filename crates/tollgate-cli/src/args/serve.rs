@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tollgate_server::{CallerLimits, XdsOptions};
+use tollgate_server::{Address, CallerLimits, XdsOptions};
 
 use super::QueueForm;
 
@@ -112,6 +112,11 @@ pub(crate) struct Serve {
     /// and `localhost`; repeat it
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) admin_host: Vec<String>,
+
+    /// The admin listeners of other instances, `HOST:PORT` or `unix:/PATH`: the console and `top`
+    /// show them beside this one. They have the same TOLLGATE_ADMIN_TOKEN
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) peers: Vec<Address>,
 
     /// The origin of web pages that may send requests, such as `https://app.example`; repeat it.
     /// Pages of other origins get a 403, since they would use up the limits of their reader's

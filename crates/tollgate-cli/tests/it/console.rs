@@ -11,7 +11,7 @@ use crate::Place;
 use crate::browser::{Browser, DESK, Screen};
 use crate::serving::{Client, Serving};
 
-const TOKEN: &str = "0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef";
 
 /// With deadlines that a busy machine keeps.
 const POLICIES: &str = r#"
@@ -42,7 +42,9 @@ fn serve(place: &Place) -> (Serving, PathBuf) {
     std::fs::write(&path, POLICIES).unwrap();
     let file = place.path().join("counts.db");
     let store = format!("sqlite://{}?deadline=30s", file.display());
-    let args = ["--config", path.to_str().unwrap(), "--queue", "mail=10", "--store", &store];
+    // Beside an instance that is gone.
+    let args = ["--peers", "127.0.0.1:9", "--queue", "mail=10", "--store", &store];
+    let args = [&["--config", path.to_str().unwrap()], &args[..]].concat();
     let mut command = Serving::command(place, &args);
     command.env("TOLLGATE_ADMIN_TOKEN", TOKEN);
     (Serving::start_command(command), path)
@@ -56,7 +58,7 @@ fn ask(client: &mut Client, policy: &str, ip: &str, times: u32) {
 }
 
 /// Opens the console, and signs in with this token.
-fn sign_in(browser: &mut Browser, serving: &Serving, token: &str) {
+pub(crate) fn sign_in(browser: &mut Browser, serving: &Serving, token: &str) {
     browser.open(&format!("http://{}/console", serving.admin_address()));
     browser.run("await until(() => document.activeElement === get(\"token\"))");
     browser.write(token);
@@ -64,7 +66,7 @@ fn sign_in(browser: &mut Browser, serving: &Serving, token: &str) {
 }
 
 /// Waits until the figures have this many decisions.
-fn until_decided(browser: &mut Browser, decisions: u32) {
+pub(crate) fn until_decided(browser: &mut Browser, decisions: u32) {
     browser.run(&format!(
         "await until(() => rows(\"limits\").reduce((all, row) => \
          all + Number(row[3]) + Number(row[4]), 0) === {decisions})"
@@ -73,7 +75,7 @@ fn until_decided(browser: &mut Browser, decisions: u32) {
 
 /// Replaces a file in one step: a write in place is first an empty file, which is a separate broken
 /// reload if the service looks just then.
-fn replace(path: &Path, text: &str) {
+pub(crate) fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     std::fs::write(&beside, text).unwrap();
     std::fs::rename(&beside, path).unwrap();
@@ -112,14 +114,17 @@ fn the_console_shows_what_was_asked() {
         cells.map(|cell| cell.as_str().unwrap().to_owned()).collect()
     };
     let limits = &found["limits"];
-    assert_eq!(row(limits, 0)[..1], ["login|sliding_log/1h"]);
+    assert_eq!(row(limits, 0)[..1], ["login|3/h via sliding_log"]);
     assert_eq!(row(limits, 0)[3..5], ["3", "2"], "{found:#}");
-    assert_eq!(row(limits, 1)[0], "pages|gcra/1h");
+    assert_eq!(row(limits, 1)[0], "pages|100/h burst 100 via gcra");
     assert_eq!(row(limits, 1)[3..5], ["4", "0"]);
     assert_eq!(row(limits, 2)[0], "no policy|limits given in requests");
     assert_eq!(row(limits, 2)[3..5], ["1", "0"]);
     assert_eq!(row(limits, 3)[3..5], ["6", "0"], "those that a shadow alone was about");
-    assert_eq!(row(&found["shadows"], 0)[..4], ["stricter|sliding_log/1h", "2", "4", "66.7 %"]);
+    assert_eq!(
+        row(&found["shadows"], 0)[..4],
+        ["stricter|2/h via sliding_log", "2", "4", "66.7 %"]
+    );
     let denied = row(&found["denied"], 0);
     assert!(denied[0].ends_with("|login") && !denied[0].contains("192"), "{denied:?}");
     assert_eq!(denied[1..3], ["2", "100 %"]);
@@ -127,7 +132,9 @@ fn the_console_shows_what_was_asked() {
     assert_eq!(found["tiles"][2], "14");
     assert_eq!(found["tiles"][3], "2 (12.5 %)");
     assert_eq!(found["tiles"][4], "counts");
-    assert_eq!(found["queues"][0], json!(["mail", "0", "0", "0", "0", "-"]));
+    let queue = row(&found["queues"], 0);
+    assert_eq!(queue[..5], ["mail", "0 of 10", "0", "0", "0"]);
+    assert_eq!(queue[6..], ["none", "-"]);
     assert_eq!(found["durations"], json!(["the store", "10"]));
     let chart = found["chart"].as_str().unwrap();
     assert!(chart.contains("14 requests were admitted and 2 denied"), "{chart}");
@@ -151,9 +158,10 @@ fn the_console_shows_what_was_asked() {
     drop(serving);
     let state = browser.run(
         "await until(() => document.body.classList.contains(\"stale\")); \
-         return [get(\"state\").textContent, rows(\"limits\").length > 0]",
+         return [get(\"state\").textContent, rows(\"limits\").length > 0, document.title]",
     );
-    assert_eq!(state, json!(["The service does not answer. The figures are old.", true]));
+    let words = "The service does not answer. The figures are old.";
+    assert_eq!(state, json!([words, true, "⚠ no answer – Tollgate console"]));
 }
 
 #[test]
@@ -169,7 +177,7 @@ fn a_count_is_looked_up_and_reset_by_keyboard_after_a_confirmation() {
     // Every control is reached with the key Tab, in the order of the page.
     let wanted = browser.run(
         "get(\"pause\").focus(); \
-         return [...document.querySelectorAll(\"button, input\")].filter(isShown).map(nameOf)",
+         return [...document.querySelectorAll(\"button, input, select, summary\")].filter(isShown).map(nameOf)",
     );
     let mut reached = Vec::new();
     for _ in 0..wanted.as_array().unwrap().len() {
@@ -243,8 +251,10 @@ fn a_count_is_looked_up_and_reset_by_keyboard_after_a_confirmation() {
          return [get(\"explain-words\").textContent, ...rows(\"standings\")]",
     );
     assert_eq!(found[0], "It would be allowed by pages.");
-    assert_eq!(found[1], json!(["login", "no", "`path` is `/pages`"]));
-    assert_eq!(found[3], json!(["stricter (shadow)", "yes", "every condition holds"]));
+    let pages = "ip: 100/h burst 100 via gcra";
+    assert_eq!(found[1], json!(["pages", "yes", "every condition holds", pages]));
+    assert_eq!(found[2][0], "stricter (shadow)");
+    assert_eq!(found[3], json!(["login", "no", "`path` is `/pages`", ""]));
     assert_eq!(browser.faults(), Vec::<String>::new());
     let log = serving.end();
     let acts = ["lookup", "reset", "adjust"].map(|act| log.contains(&format!("act=\"{act}\"")));
@@ -337,8 +347,24 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
         ask(&mut client, "pages", &format!("2001:db8:0:{ip}::1"), ip);
     }
     ask(&mut client, "stricter", "192.0.2.2", 600);
+    let store = format!("sqlite://{}?deadline=30s", place.path().join("counts.db").display());
+    let word = format!("{}=a-word", "rather-long-".repeat(4));
+    let queue = |args: &[&str]| {
+        let (code, _, error) = place.run(&[&["queue"], args, &["--store", &store]].concat());
+        assert_eq!(code, 0, "{error}");
+    };
+    queue(&["push", "mail", &word, "--bound", "10"]);
+    queue(&["work", "mail", "--exec", "exit 3", "--deliveries", "1", "--until-empty"]);
     let file = POLICIES.replace("3/h", "9/h, 2/s").replace("deny", "allow");
     replace(&path, &file);
+    let ban = json!({
+        "when": { "ip": "2001:db8:1234:5678::/64", "path": "/a/rather/long/path/that/is/one/word" },
+        "for": "1h", "reason": "<b>a reason</b> of-one-word-that-is-rather-long-for-a-phone",
+    });
+    let bearer = format!("authorization: Bearer {TOKEN}\r\n");
+    let (status, _, body) =
+        serving.admin().whole_with(&bearer, "POST", "/v1/admin/ban", &ban.to_string()).unwrap();
+    assert_eq!(status, 200, "{body}");
     sign_in(&mut browser, &serving, TOKEN);
     browser.run(
         "await until(() => texts(\"#reloads h4\").length === 1); \
@@ -353,6 +379,12 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
          get(\"fields\").value = \"ip=192.0.2.1 path=/login\"; \
          get(\"explain-form\").requestSubmit(); \
          await until(() => rows(\"standings\").length); \
+         get(\"chart-table\").open = true; get(\"effect\").value = \"set\"; \
+         get(\"effect\").dispatchEvent(new Event(\"change\")); \
+         await until(() => rows(\"bars\").length && rows(\"rulings\").length); \
+         await until(() => document.querySelector(\"#queues button\")); \
+         document.querySelector(\"#queues button\").click(); \
+         await until(() => rows(\"dead\").length && rows(\"peers\").length === 2); \
          get(\"subject-fault\").textContent = \"An example of a fault.\"; \
          get(\"subject-done\").textContent = \"An example of a message.\"",
     );

@@ -14,6 +14,8 @@ mod cluster_examples;
 mod coming_from;
 mod config;
 mod console;
+mod console_acts;
+mod console_limits;
 mod counting;
 mod crowd;
 mod decisions;

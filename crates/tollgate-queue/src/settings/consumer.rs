@@ -127,7 +127,9 @@ impl ConsumerSettings {
         deliveries >= self.deliveries
     }
 
-    pub(crate) fn limits(&self) -> Option<&LimitSet> {
+    /// The rate of deliveries, if there is one.
+    #[must_use]
+    pub fn limits(&self) -> Option<&LimitSet> {
         self.rate.as_ref()
     }
 

@@ -13,7 +13,7 @@ use tollgate::wire::{Answer, OpenHold, Released};
 use tollgate::{Adjustment, Inspection, LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
-use super::answer::{json, no_store, reply, text};
+use super::answer::{json, no_sniff, no_store, reply, text};
 use super::bearer::Guard;
 use super::cost::{AdjustmentJson, CostJson};
 use super::problem::Problem;
@@ -22,7 +22,7 @@ use super::question::{LimitsJson, no_subject, not_null, parts, read_one};
 use super::request::{body_of, is_read, strict};
 use super::subject::{SubjectJson, subject_of};
 use super::text::Text;
-use super::{Api, policies, rulings};
+use super::{Api, policies, queues, rulings};
 use crate::clock::since_epoch;
 use crate::console::{self, Overview};
 use crate::http::{Answering, Caller, Explain, Reply, Whole};
@@ -124,7 +124,7 @@ pub(super) struct Audit {
     /// The subjects in the form of the log of denials.
     pub(super) subjects: String,
     by: Option<Adjustment>,
-    /// The ruling, or the requests for which rulings were lifted.
+    /// The ruling, the requests for which rulings were lifted, or the dead jobs of a queue.
     pub(super) about: String,
 }
 
@@ -143,7 +143,8 @@ impl Answering for Admin {
 
     async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
         let operation = Operation::at(request.uri().path());
-        let response = self.answered(request, caller).await;
+        let mut response = self.answered(request, caller).await;
+        no_sniff(response.headers_mut());
         self.api.count(operation, response.status());
         response
     }
@@ -195,8 +196,9 @@ impl Admin {
             Operation::Rulings => rulings::list(&service.gate).await,
             Operation::Top => self.top(query),
             Operation::Overview => {
-                query.only(operation)?;
-                Ok(no_store(reply((StatusCode::OK, self.overview.answer().await))))
+                let with_peers = query.only(operation)?.with_peers()?;
+                let figures = self.overview.answer(with_peers).await;
+                Ok(no_store(reply((StatusCode::OK, figures))))
             }
             Operation::AdminPolicies => policies::list(service, query),
             Operation::AdminExplain => policies::explain(service, query).await,
@@ -225,6 +227,7 @@ impl Admin {
             Operation::Lookup => self.look_up(&body, &mut of),
             Operation::Credit => self.credit(&body, &mut of).await,
             Operation::AdminRelease => self.release(&body, &mut of).await,
+            Operation::Dead => queues::dead(&self.api.queues, &body, &mut of.about).await,
             _ => self.correct(operation, &body, &mut of).await,
         };
         // Log every act with its subject, also when it fails: each corrected count must be

@@ -1,7 +1,7 @@
 //! The responses of the HTTP API.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -37,6 +37,7 @@ pub(super) fn reply((status, body): (StatusCode, Bytes)) -> Reply {
 pub(super) fn text(kind: &'static str, text: &'static str) -> Reply {
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    no_sniff(response.headers_mut());
     response
 }
 
@@ -44,4 +45,9 @@ pub(super) fn text(kind: &'static str, text: &'static str) -> Reply {
 pub(super) fn no_store(mut reply: Reply) -> Reply {
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
+}
+
+/// A browser takes an answer for what its type says. Decisions are left alone: programs read them.
+pub(super) fn no_sniff(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }

@@ -38,7 +38,7 @@ use crate::operations::{Callers, Operation, queue_of};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
 use crate::traces::Traces;
-use answer::{reply, text};
+use answer::{no_sniff, reply, text};
 use check::Denial;
 use counted::class_of;
 use problem::Problem;
@@ -177,7 +177,11 @@ impl Api {
             Operation::Healthz => Ok(text("text/plain; charset=utf-8", "ok\n")),
             Operation::Healthcheck => self.healthcheck(),
             Operation::Readyz => self.ready(Query::new(request.uri())).await,
-            Operation::Metrics => Ok(self.page.respond(request.headers())),
+            Operation::Metrics => {
+                let mut page = self.page.respond(request.headers());
+                no_sniff(page.headers_mut());
+                Ok(page)
+            }
             // Those of administrators are not for clients, and those of queues were asked above.
             _ => Err(Problem::not_found(request.uri().path())),
         }

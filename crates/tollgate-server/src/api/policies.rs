@@ -127,6 +127,8 @@ struct StandingJson<'a> {
     applies: bool,
     shadow: bool,
     why: String,
+    /// Its limits, each behind the dimensions that it counts by, where it applies.
+    limits: Vec<String>,
     /// The condition that does not match.
     fails: Option<ConditionJson>,
 }
@@ -146,7 +148,12 @@ impl<'a> StandingJson<'a> {
                 None => format!("`{}` is absent", condition.field),
             },
         };
+        let limits = standing.policy.entries.iter().filter(|_| standing.applies).map(|entry| {
+            let subject: Vec<_> = entry.subject.iter().map(Dimension::to_string).collect();
+            format!("{}: {}", subject.join(", "), entry.limits)
+        });
         Self {
+            limits: limits.collect(),
             policy: &standing.policy.name,
             applies: standing.applies,
             shadow: standing.policy.shadow,
@@ -181,7 +188,7 @@ pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem
     }))
 }
 
-/// Which policies match a request, and how they would decide it.
+/// Which policies match a request, those first, and how they would decide it.
 pub(super) async fn explain(service: &Service, query: Query<'_>) -> Result<Reply, Problem> {
     let mut fields = Description::default();
     for (name, value) in query.pairs() {
@@ -190,7 +197,8 @@ pub(super) async fn explain(service: &Service, query: Query<'_>) -> Result<Reply
     let fields = fields.read(&service.reading).map_err(Problem::bad)?;
     let answer = service.gate.ask(service.gate.prepare(&fields).peek()).await;
     let current = service.gate.current();
-    let standings = current.policies().standings(&fields);
+    let mut standings = current.policies().standings(&fields);
+    standings.sort_by_key(|standing| !standing.applies);
     Ok(json(&ExplainJson {
         answer: wire::answer(&answer),
         policies: standings.iter().map(|one| StandingJson::new(one, &fields, &current)).collect(),

@@ -6,6 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+use super::answer::no_sniff;
 use crate::http::{MAX_HEAD_BYTES, Misframed, Reply};
 use crate::service::{Kind, Refusal};
 
@@ -80,6 +81,7 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        no_sniff(headers);
         response
     }
 
@@ -120,7 +122,7 @@ pub(crate) fn explain(status: u16, why: Option<Misframed>) -> Option<Bytes> {
     let body = serde_json::to_string(&problem).ok()?;
     let text = format!(
         "HTTP/1.1 {status} {}\r\ncontent-type: application/problem+json\r\n\
-         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+         x-content-type-options: nosniff\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         problem.title,
         body.len()
     );

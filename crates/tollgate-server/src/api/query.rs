@@ -85,6 +85,18 @@ impl<'q> Query<'q> {
         }
     }
 
+    /// Whether the figures of other instances are wanted, too.
+    pub(crate) fn with_peers(&self) -> Result<bool, Problem> {
+        match self.get("peers") {
+            None | Some("1") => Ok(true),
+            Some("0") => Ok(false),
+            Some(text) => {
+                let detail = format!("`{text}` is neither 0, for this instance alone, nor 1");
+                Err(Problem::bad(detail).at("peers"))
+            }
+        }
+    }
+
     /// All pairs.
     pub(crate) fn pairs(self) -> impl Iterator<Item = (Cow<'q, str>, Cow<'q, str>)> {
         self.0.into_iter()

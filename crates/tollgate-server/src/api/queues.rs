@@ -4,14 +4,16 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
-use tollgate_queue::{Job, OfferOutcome};
+use serde::Deserialize;
+use tollgate_queue::{DeadJobs, Error, Job, OfferOutcome};
 
-use super::answer::json;
+use super::answer::{json, no_store};
 use super::problem::Problem;
 use super::query::Query;
+use super::question::{not_null, read_one};
 use super::queue_errors::{NO_DOUBT, failed, of_queue};
 use super::request::body_of;
-use super::text::duration;
+use super::text::{Text, duration};
 use super::workers::Workers;
 use crate::http::{Caller, Reply, Whole};
 use crate::operations::Operation;
@@ -23,6 +25,9 @@ const UNKNOWN_SECONDS: u64 = 10;
 
 /// The text added to an error of an offer whose outcome is unknown.
 const IN_DOUBT: &str = "; the job may be in: offer it again with the same `once`";
+
+/// The text added to an error of an act on dead jobs whose outcome is unknown.
+const UNCERTAIN_DEAD: &str = "; look again which jobs are dead: none is lost";
 
 /// The media type of a job that consists of bytes.
 const BYTES: &str = "application/octet-stream";
@@ -60,6 +65,65 @@ fn unknown(name: &str, queues: &Queues) -> Problem {
         format!("those there are: {}", names.join(", "))
     };
     Problem::new(StatusCode::NOT_FOUND, format!("there is no queue `{shown}` here; {hint}"))
+}
+
+/// The dead jobs of a queue that an administrator asks for, offers again or discards.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeadJson<'a> {
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    queue: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    again: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    forget: Option<Text<'a>>,
+}
+
+/// Lists dead jobs, offers them again, or discards them. `of` receives the description for the log.
+pub(super) async fn dead(queues: &Queues, body: &[u8], of: &mut String) -> Result<Reply, Problem> {
+    let DeadJson { queue, again, forget } = read_one(body)?;
+    let Some(Text(name)) = queue else {
+        let detail = "`queue` is missing, e.g. \"mail\": whose dead jobs?";
+        return Err(Problem::bad(detail).at("queue"));
+    };
+    let queue = queues.get(&name).ok_or_else(|| unknown(&name, queues).at("queue"))?;
+    let refused = |error: Error| of_queue(&error, UNCERTAIN_DEAD);
+    let chosen = |text: &Text<'_>, field| dead_jobs(&text.0).map_err(|problem| problem.at(field));
+    let (jobs, outcome) = match (&again, &forget) {
+        (None, None) => return Ok(no_store(json(&queue.dead().await.map_err(refused)?))),
+        (Some(_), Some(_)) => {
+            let detail =
+                "`again` and `forget` exclude each other: offer a job again, or discard it";
+            return Err(Problem::bad(detail).at("forget"));
+        }
+        (Some(again), None) => {
+            let jobs = chosen(again, "again")?;
+            *of = format!("{name}: again {}", again.0);
+            (jobs, queue.offer_dead_again(jobs).await)
+        }
+        (None, Some(forget)) => {
+            let jobs = chosen(forget, "forget")?;
+            *of = format!("{name}: forget {}", forget.0);
+            (jobs, queue.forget_dead(jobs).await)
+        }
+    };
+    let outcome = outcome.map_err(refused)?;
+    match jobs {
+        DeadJobs::One(id) if outcome.is_nothing() => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            format!("no dead job {id} is kept in `{name}`"),
+        )),
+        _ => Ok(json(&outcome)),
+    }
+}
+
+/// `all`, or the id of a job.
+fn dead_jobs(text: &str) -> Result<DeadJobs, Problem> {
+    if text == "all" {
+        return Ok(DeadJobs::All);
+    }
+    let wrong = |_| Problem::bad("write the id of a job, e.g. 1700000000000-0, or `all`");
+    text.parse().map(DeadJobs::One).map_err(wrong)
 }
 
 async fn offer(door: &ServedQueue, request: Request<Whole>) -> Result<Reply, Problem> {

@@ -1,13 +1,11 @@
 //! `/v1/admin/ban`, `exempt`, `set`, `lift` and `rulings`: rulings of administrators at run time.
 
 use core::fmt;
-use core::time::Duration;
 
+use serde::Deserialize as Read;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize as Read, Serialize};
-use serde_json::{Map, Value};
 use tollgate::MAX_LIMITS;
-use tollgate_policy::{Condition, Effect, Field, Gate, Pattern, Ruling, StandingRuling};
+use tollgate_policy::{Condition, Effect, Field, Gate, Ruling};
 use tollgate_stores::AnyStore;
 
 use super::Api;
@@ -17,6 +15,7 @@ use super::question::not_null;
 use super::text::{Text, duration};
 use crate::http::Reply;
 use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy, no_such};
+use crate::wire::RulingJson;
 
 /// The requests that a ruling matches, and its duration.
 #[derive(Read)]
@@ -48,51 +47,11 @@ enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// One ruling as JSON.
-#[derive(Serialize)]
-struct RulingJson {
-    effect: &'static str,
-    when: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<String>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    limits: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    left_ms: u64,
-    /// Why it has no effect under the policies in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    no_effect: Option<String>,
-}
-
 /// The rulings in force, freshly read from the store.
 pub(super) async fn list(gate: &Gate<AnyStore>) -> Result<Reply, Problem> {
     gate.admin().read_rulings().await.map_err(Refusal::from)?;
-    let each = gate.admin().standing().into_iter();
-    let each = each.map(|StandingRuling { ruling, left, no_effect, .. }| RulingJson {
-        no_effect,
-        ..ruling_json((ruling, left))
-    });
-    let rulings: Vec<RulingJson> = each.collect();
+    let rulings: Vec<_> = gate.admin().standing().iter().map(RulingJson::standing).collect();
     Ok(json(&serde_json::json!({ "rulings": rulings })))
-}
-
-fn ruling_json((ruling, left): (Ruling, Duration)) -> RulingJson {
-    let when = ruling.when.iter().map(|condition| {
-        let any_of: Vec<String> = condition.any_of.iter().map(Pattern::to_string).collect();
-        (condition.field.to_string(), any_of.into())
-    });
-    let limits = ruling.limits.iter().map(|it| (it.name.clone(), it.text().into()));
-    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-    RulingJson {
-        effect: ruling.effect.name(),
-        when: when.collect(),
-        limits: limits.collect(),
-        policy: ruling.policy,
-        reason: ruling.reason,
-        left_ms,
-        no_effect: None,
-    }
 }
 
 /// Bans, exempts, or sets limits. `of` receives the description for the log.
@@ -139,9 +98,9 @@ pub(super) async fn rule(
             condition.field
         ))
     });
-    let mut answer = serde_json::json!({ "ruled": ruling_json((ruling, lasts)) });
+    let mut answer = serde_json::json!({ "ruled": RulingJson::new(&ruling, lasts) });
     if let Some(replaced) = replaced {
-        answer["replaced"] = serde_json::json!(ruling_json(replaced));
+        answer["replaced"] = serde_json::json!(RulingJson::new(&replaced.0, replaced.1));
     }
     let unread = unread.map(|error| format!("{}: {}", error.what(), error.remedy()));
     if let Some(warning) = unread.or(lacking) {

@@ -37,7 +37,7 @@ struct State {
 pub(crate) struct OneReload {
     /// When, in seconds since the Unix epoch.
     at_s: u64,
-    /// `taken` or `broken`.
+    /// `taken`, `broken`, or `unchanged` for a file that was broken and is as before again.
     result: &'static str,
     /// The revision in force afterwards.
     revision: String,
@@ -80,6 +80,15 @@ impl History {
         let (result, error) = (Reloaded::Broken.name(), Some(cut(error, MAX_ERROR_BYTES)));
         let changes = Vec::new();
         self.0.lock().keep(OneReload { at_s, result, revision, error, changes, further: 0 });
+    }
+
+    /// Keeps that the file is not broken any more, if it was: its policies are those in force.
+    pub(crate) fn unchanged(&self, at_s: u64, revision: String) {
+        let mut state = self.0.lock();
+        if state.reloads.front().is_some_and(|last| last.error.is_some()) {
+            let (result, changes) = (Reloaded::Unchanged.name(), Vec::new());
+            state.keep(OneReload { at_s, result, revision, error: None, changes, further: 0 });
+        }
     }
 
     /// The last reloads, the newest first.
@@ -279,5 +288,12 @@ mod tests {
         assert!(list[0].result == "broken" && error.len() < MAX_ERROR_BYTES + 4, "{error}");
         assert_eq!((list[1].at_s, list[1].changes.len(), list[1].further), (29, MAX_CHANGES, 30));
         assert!(list[1].changes[0].lines[0].contains("28/h"), "{:?}", list[1].changes[0]);
+        // A file that is whole again is kept once.
+        for at_s in [31, 32] {
+            history.unchanged(at_s, "29-x".to_owned());
+        }
+        let list = history.list();
+        let told = |at: usize| (list[at].at_s, list[at].result);
+        assert_eq!((told(0), told(1)), ((31, "unchanged"), (30, "broken")));
     }
 }

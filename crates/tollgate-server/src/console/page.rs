@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::Response;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
 };
 use http_body_util::Full;
 
@@ -22,7 +21,7 @@ const TOKEN_PLACE: &str = "{{token}}";
 const INDEX: &str = include_str!("../../console/index.html");
 
 /// The other files: the name, the type, the text.
-const FILES: [(&str, &str, &str); 8] = {
+const FILES: [(&str, &str, &str); 14] = {
     const JS: &str = "text/javascript; charset=utf-8";
     [
         ("style.css", "text/css; charset=utf-8", include_str!("../../console/style.css")),
@@ -32,6 +31,12 @@ const FILES: [(&str, &str, &str); 8] = {
         ("chart.js", JS, include_str!("../../console/chart.js")),
         ("figures.js", JS, include_str!("../../console/figures.js")),
         ("subject.js", JS, include_str!("../../console/subject.js")),
+        ("limits.js", JS, include_str!("../../console/limits.js")),
+        ("explain.js", JS, include_str!("../../console/explain.js")),
+        ("rulings.js", JS, include_str!("../../console/rulings.js")),
+        ("peers.js", JS, include_str!("../../console/peers.js")),
+        ("queues.js", JS, include_str!("../../console/queues.js")),
+        ("trouble.js", JS, include_str!("../../console/trouble.js")),
         ("reloads.js", JS, include_str!("../../console/reloads.js")),
     ]
 };
@@ -68,7 +73,6 @@ pub(crate) fn page(path: &str, needs_token: bool) -> Option<Reply> {
     // Another version of the service has other files.
     set(CACHE_CONTROL, "no-cache");
     set(CONTENT_SECURITY_POLICY, POLICY);
-    set(X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(REFERRER_POLICY, "no-referrer");
     set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
     set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");

@@ -90,6 +90,8 @@ struct OneRecorded {
     policy: Option<String>,
     limit: String,
     outcome: &'static str,
+    /// Whether requests of this outcome go on.
+    admits: bool,
     /// Whether the policy was in shadow, so that the outcome is hypothetical.
     #[serde(skip_serializing_if = "is_false")]
     shadow: bool,
@@ -109,6 +111,12 @@ pub(crate) struct Recent {
     pub(crate) minutes: Vec<u32>,
     /// The count in the last complete seconds.
     pub(crate) now: u64,
+}
+
+/// Whether requests of this outcome go on.
+pub(crate) fn admits(outcome: &str) -> bool {
+    let found = Outcome::ALL.into_iter().find(|known| known.name() == outcome);
+    found.is_some_and(Outcome::admits)
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde gives a reference
@@ -149,6 +157,7 @@ impl Recorder {
             policy: (!key.policy.is_empty()).then(|| key.policy.clone()),
             limit: key.limit.clone(),
             outcome: key.outcome,
+            admits: admits(key.outcome),
             shadow: key.is_shadow,
             counts: series.counts(step_s, first, buckets),
         });

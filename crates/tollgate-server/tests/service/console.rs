@@ -6,7 +6,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tollgate::MemoryStore;
 use tollgate_policy::{Format, Policies};
-use tollgate_server::{AnyStore, Denials, Metrics, Options, Subjects};
+use tollgate_queue::{
+    AnyQueues, ConsumerSettings, DeliveryTag, Job, MemoryQueues, ProducerSettings, Queue,
+};
+use tollgate_server::{AnyStore, Denials, Metrics, Options, Queues, Subjects};
 
 use crate::client::{Client, Reply};
 use crate::{FILE, Service, here};
@@ -83,6 +86,11 @@ async fn the_figures_are_what_was_asked() {
         (sum(0), sum(1), row["shadow"].as_bool().unwrap())
     };
     assert_eq!(counts(json!("login"), "sliding_log/1h"), (2, 5, false));
+    let first = &figures["limits"][0];
+    assert_eq!(
+        (&first["policy"], &first["numbers"]),
+        (&json!("login"), &json!("2/h via sliding_log"))
+    );
     assert_eq!(counts(json!("trial"), "sliding_log/1h"), (2, 3, true), "it would deny");
     assert_eq!(counts(json!(null), "inline"), (1, 2, false));
     // A request that only meets a policy in shadow goes on without a limit.
@@ -98,6 +106,10 @@ async fn the_figures_are_what_was_asked() {
     assert_eq!(figures["denied"]["observed"], 7);
     // The same figures as series: those in shadow are marked.
     let series = admin.get("/v1/admin/series?last=10m").await.json();
+    for one in series["series"].as_array().unwrap() {
+        let admits = ["allowed", "no_policy"].contains(&one["outcome"].as_str().unwrap());
+        assert_eq!(one["admits"], admits, "{one}");
+    }
     let shadows = series["series"].as_array().unwrap().iter().filter(|one| one["shadow"] == true);
     assert_eq!(shadows.map(|one| &one["policy"]).collect::<Vec<_>>(), ["trial", "trial"]);
 }
@@ -240,7 +252,6 @@ async fn the_page_is_open_and_its_figures_are_not() {
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"));
     assert!(!policy.contains("unsafe"), "{policy}");
-    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
     assert!(page.header("set-cookie").is_none());
     for (path, kind) in [("style.css", "text/css"), ("main.js", "text/javascript")] {
         let reply = admin.get(&format!("/console/{path}")).await;
@@ -294,4 +305,145 @@ async fn an_answer_is_given_again_for_a_second() {
         }
     }
     panic!("each answer is made anew");
+}
+
+#[tokio::test]
+async fn every_answer_for_administrators_says_that_its_type_is_meant() {
+    let service = service(|options| options.admin_token = Some(TOKEN.to_owned())).await;
+    let (mut client, mut admin) = (service.client().await, service.admin().await);
+    let right = ("authorization", &*format!("Bearer {TOKEN}"));
+    let nosniff = Some("nosniff");
+    for (method, path, headers, status) in [
+        ("GET", "/console", &[][..], 200),
+        ("GET", "/console/main.js", &[], 200),
+        ("GET", "/console/secrets", &[], 404),
+        ("GET", "/v1/admin/overview", &[right], 200),
+        ("GET", "/v1/admin/overview?peers=2", &[right], 400),
+        ("GET", "/v1/admin/rulings", &[right], 200),
+        ("GET", "/v1/admin/overview", &[], 401),
+        ("POST", "/v1/admin/ban", &[right], 400),
+        ("GET", "/", &[right], 200),
+        ("GET", "/metrics", &[right], 200),
+        ("GET", "/%3Cscript%3E", &[right], 404),
+        ("DELETE", "/console", &[], 405),
+    ] {
+        let reply = admin.ask(method, path, headers, "").await;
+        assert_eq!(reply.status.as_u16(), status, "{path}: {}", reply.text);
+        assert_eq!(reply.header("x-content-type-options"), nosniff, "{method} {path}");
+    }
+    // So do pages and errors for clients.
+    for path in
+        ["/", "/metrics", "/healthz", "/v1/openapi.yaml", "/%3Cscript%3E", "/v1/explain?x=1"]
+    {
+        let reply = client.get(path).await;
+        assert_eq!(reply.header("x-content-type-options"), nosniff, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn rulings_are_among_the_figures_and_those_that_end_first_are_listed() {
+    let service = service(|_| {}).await;
+    let mut admin = service.admin().await;
+    for (ip, lasts) in [(1, "2h"), (2, "1h")].into_iter().chain((3..53).map(|ip| (ip, "3h"))) {
+        let ruling = json!({ "when": { "ip": format!("192.0.2.{ip}") }, "for": lasts });
+        let reply = admin.post("/v1/admin/ban", &ruling.to_string()).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+    }
+    let figures = figures(&mut admin, |figures| figures["rulings"]["count"] == 52).await;
+    let first = figures["rulings"]["first"].as_array().unwrap();
+    assert_eq!(first.len(), 50);
+    for (at, ip) in [(0, "192.0.2.2"), (1, "192.0.2.1")] {
+        assert_eq!(
+            (&first[at]["effect"], &first[at]["when"]),
+            (&json!("ban"), &json!({ "ip": [ip] }))
+        );
+    }
+}
+
+#[tokio::test]
+async fn dead_jobs_are_listed_offered_again_and_discarded() {
+    let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
+    let producer = queue.producer(ProducerSettings::new(9)).unwrap();
+    for to in ["ann", "bob", "cem"] {
+        assert!(!producer.offer(&Job::new().field("to", to)).await.unwrap().is_refused());
+    }
+    let worker = queue.consumer(ConsumerSettings::new().deliveries(1)).unwrap();
+    for job in worker.take("w", 3).await.unwrap().jobs {
+        worker
+            .nack(DeliveryTag::new(job.id, job.attempt), Duration::ZERO, "<b>no</b>")
+            .await
+            .unwrap();
+    }
+    let queues = Queues::open([(queue, None)]).await.unwrap();
+    let service = service(|options| options.queues = queues).await;
+    let mut admin = service.admin().await;
+    let ask = async |admin: &mut Client, body: Value| {
+        admin.post("/v1/admin/dead", &body.to_string()).await
+    };
+    let dead = ask(&mut admin, json!({ "queue": "mail" })).await.json();
+    assert_eq!(dead.as_array().unwrap().len(), 3, "{dead}");
+    assert_eq!((&dead[0]["fields"]["to"], &dead[0]["why"]), (&json!("ann"), &json!("<b>no</b>")));
+    let again = json!({ "queue": "mail", "again": dead[1]["id"] });
+    let one = json!({ "jobs": 1, "dead": 2, "full": false });
+    assert_eq!(ask(&mut admin, again.clone()).await.json(), one);
+    assert_eq!(
+        ask(&mut admin, again).await.status,
+        StatusCode::NOT_FOUND,
+        "it is not dead any more"
+    );
+    let rest = ask(&mut admin, json!({ "queue": "mail", "forget": "all" })).await.json();
+    assert_eq!(rest, json!({ "jobs": 2, "dead": 0, "full": false }));
+    let figures = figures(&mut admin, |figures| figures["queues"][0]["waiting"] == 1).await;
+    let queue = &figures["queues"][0];
+    assert_eq!(
+        (&queue["bound"], &queue["rate"], &queue["dead"]),
+        (&json!(9), &json!(null), &json!(0))
+    );
+    for (body, field, says) in [
+        (json!({}), "queue", "whose dead jobs"),
+        (json!({ "queue": "mall" }), "queue", "those there are: mail"),
+        (json!({ "queue": "mail", "again": "1" }), "again", "the id of a job"),
+        (json!({ "queue": "mail", "again": "all", "forget": "all" }), "forget", "exclude"),
+    ] {
+        let problem = ask(&mut admin, body.clone()).await.json();
+        assert_eq!(problem["field"], field, "{body}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{body}: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn instances_are_side_by_side_and_one_that_is_gone_says_why() {
+    let token = |options: &mut Options| options.admin_token = Some(TOKEN.to_owned());
+    let other = service(token).await;
+    for _ in 0..4 {
+        let ask = r#"{"policy": "login", "fields": {"ip": "192.0.2.1"}}"#;
+        other.client().await.check(ask).await;
+    }
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = other.server.admin().unwrap().clone();
+    let at = address.to_string();
+    let one = service(|options| {
+        token(options);
+        options.peers = vec![address, gone.to_string().parse().unwrap()];
+    })
+    .await;
+    let mut admin = one.admin().await;
+    let bearer = format!("Bearer {TOKEN}");
+    let right = [("authorization", &*bearer)];
+    let began = Instant::now();
+    let peers = loop {
+        let figures = admin.ask("GET", "/v1/admin/overview", &right, "").await.json();
+        if figures["peers"][1]["denied"] == 2 {
+            break figures["peers"].clone();
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{figures:#}");
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&peers[0]["at"], &peers[0]["denied"]), (&json!("this instance"), &json!(0)));
+    assert_eq!((&peers[1]["at"], &peers[1]["admitted"]), (&json!(at), &json!(2)));
+    assert_eq!(peers[1]["store_counts"], true);
+    assert_eq!(peers[2]["at"], gone.to_string());
+    assert!(peers[2]["error"].as_str().unwrap().contains("refused"), "{peers:#}");
+    let alone = admin.ask("GET", "/v1/admin/overview?peers=0", &right, "").await.json();
+    assert_eq!(alone["peers"], json!([]));
 }

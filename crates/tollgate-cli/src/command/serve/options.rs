@@ -60,6 +60,7 @@ pub(super) fn options(args: &Serve) -> Result<Options> {
     };
     options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
     options.admin_hosts.clone_from(&args.admin_host);
+    options.peers.clone_from(&args.peers);
     options.origins = origins(&args.allow_origin)?;
     options.queue_workers = args.queue_workers;
     options.worker_token = secret("TOLLGATE_WORKER_TOKEN")?;
