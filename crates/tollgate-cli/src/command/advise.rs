@@ -4,10 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use comfy_table::Table;
-use indicatif::ProgressBar;
 use tollgate::{LimitSet, Period};
-use tollgate_experiments::report::{advice_curve, advice_html, outliers, span};
+use tollgate_experiments::report::{advice_curve, advice_html, bytes, outliers, span};
 use tollgate_logs::advise::{
     Advice, AdvisedLimit, BusyClient, ClientRow, Options, Progress, Step, Target, WindowAdvice,
 };
@@ -18,7 +16,7 @@ use super::log::{LogOptions, headline, share};
 use crate::args::{Advise, Outliers};
 use crate::file::{beside, persist};
 use crate::input;
-use crate::show::{self, Output, wrapped};
+use crate::show::{self, Output, Table, wrapped};
 use crate::stop::Stop;
 
 /// The most characters of an agent or a path: a line has 80.
@@ -61,7 +59,8 @@ pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
         out.line(format!("\nwritten to {path}"))?;
     }
     if args.policy.is_none() {
-        out.line(format!("\nThe policy file (--policy FILE writes it):\n\n{}", policy(&advice)))?;
+        out.line("\nThe policy file (--policy FILE writes it):\n")?;
+        out.exact(&format!("{}\n", policy(&advice)))?;
     }
     Ok(0)
 }
@@ -98,7 +97,7 @@ fn options(args: &Advise, log: &LogOptions) -> Result<Options> {
 
 /// Advises with a progress bar, until a signal arrives.
 fn with_bar(traffic: &Traffic, options: &Options, stop: &Stop) -> Result<Advice, Error> {
-    let bar = ProgressBar::new(0).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
+    let bar = show::progress(Some(0)).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
     let advice = tollgate_logs::advise::advise(traffic, options, &mut |progress: Progress| {
         bar.set_message(match progress.step {
             Step::Replay(strategy) => strategy.name(),
@@ -346,14 +345,4 @@ fn cells(row: &AdvisedLimit) -> [String; 9] {
         bytes(row.bytes_memory),
         bytes(row.bytes_redis),
     ]
-}
-
-/// A number of bytes, rounded up, in a suitable unit.
-fn bytes(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
-    let unit = UNITS.into_iter().find(|(unit, _)| bytes >= 10 * unit);
-    unit.map_or_else(
-        || format!("{bytes} B"),
-        |(unit, name)| format!("{} {name}", bytes.div_ceil(unit)),
-    )
 }

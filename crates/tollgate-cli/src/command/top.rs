@@ -143,7 +143,7 @@ fn rate(events: u64, seconds: u64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-fn limit_table(figures: &Value, limits: &[&Value]) -> comfy_table::Table {
+fn limit_table(figures: &Value, limits: &[&Value]) -> show::Table {
     let header = ["policy and limit", "admitted/s", "denied/s", "admitted/h", "denied/h"];
     let mut table = show::table(header);
     let seconds = number(&figures["now_seconds"]);
@@ -163,7 +163,7 @@ fn limit_table(figures: &Value, limits: &[&Value]) -> comfy_table::Table {
     table
 }
 
-fn shadow_table(shadows: &[&Value]) -> comfy_table::Table {
+fn shadow_table(shadows: &[&Value]) -> show::Table {
     let mut table = show::table(["in shadow", "would admit/h", "would deny/h"]);
     for one in shadows.iter().take(MAX_LIMITS) {
         let [admitted, denied] = ["admitted", "denied"].map(|key| number(&one[key]).to_string());
@@ -192,7 +192,7 @@ fn subjects(top: &Value, verb: &str) -> String {
     format!("\n{table}\n")
 }
 
-fn queue_table(queues: &[Value]) -> comfy_table::Table {
+fn queue_table(queues: &[Value]) -> show::Table {
     let mut table = show::table(["queue", "waiting", "in flight", "dead", "refused"]);
     for one in queues {
         let jobs = |key: &str| one[key].as_u64().map_or("?".to_owned(), |jobs| jobs.to_string());

@@ -413,6 +413,9 @@ static ALL: [Measure; 55] = [
     },
 ];
 
+/// The measures that tell of clients that try again.
+const OF_RETRIES: [&str; 4] = ["attempts", "retries", "never_served", "longest_wait_us"];
+
 /// The titles of `admitted` and `denied` if all cases are queues.
 static QUEUE_TITLES: [Measure; 2] = [
     Measure {
@@ -457,13 +460,16 @@ fn latency<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {
 pub(super) fn applicable(results: &Results) -> Vec<&'static Measure> {
     let has_some =
         |measure: &&Measure| results.cases.iter().any(|case| !(measure.value)(case).is_none());
+    // Clients of a log do not try again as the lab's do: these are the numbers of others, or 0.
+    let is_replay = results.start_us.is_some() && results.cases.iter().all(|it| it.retries == 0);
+    let tells = |measure: &&Measure| !(is_replay && OF_RETRIES.contains(&measure.id));
     let [admitted, _] = results.words();
     let is_all_queues = QUEUE_TITLES.iter().any(|measure| measure.title == admitted);
     let named = |measure: &'static Measure| {
         let other = QUEUE_TITLES.iter().find(|other| is_all_queues && other.id == measure.id);
         other.unwrap_or(measure)
     };
-    ALL.iter().filter(has_some).map(named).collect()
+    ALL.iter().filter(has_some).filter(tells).map(named).collect()
 }
 
 #[cfg(test)]
