@@ -91,7 +91,7 @@ impl Table {
                 ColumnConstraint::LowerBoundary(Width::Fixed(least))
             }));
         }
-        table.trim_fmt()
+        table.to_string()
     }
 
     /// The least columns of a column: those of its longest word, and of a number with its unit.
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn a_table_that_fits_is_one_line_a_row() {
         let expected = [
-            " strategy       admitted   clients denied   longest wait",
+            " strategy       admitted   clients denied   longest wait ",
             "─────────────────────────────────────────────────────────",
-            " fixed_window       9210       12 of 1753            59s",
-            " gcra               9100        8 of 1753         2m 30s",
+            " fixed_window       9210       12 of 1753            59s ",
+            " gcra               9100        8 of 1753         2m 30s ",
         ];
         assert_eq!(strategies().within(80), expected.join("\n"));
     }

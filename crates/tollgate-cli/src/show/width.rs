@@ -12,7 +12,7 @@ const USUAL: usize = 80;
 const FEWEST: usize = 40;
 
 /// The most columns of a sentence: longer lines are hard to read.
-pub(super) const SENTENCE: usize = 100;
+pub(super) const SENTENCE: usize = 97;
 
 /// The columns of the output: `COLUMNS` if it is set, else those of the terminal that standard
 /// output is, else 80.

@@ -19,7 +19,7 @@ match = "all"
 
 [[policies]]
 name = "members-of-organisations"
-on_failure = "local 25 %"
+on_failure = { local = "25 %" }
 when = { path = "/api/v1/organisations/*/members", method = ["GET", "POST", "DELETE"] }
 limits = [{ subject = ["ip", "user"], absent = { user = "skip" }, limit = "10/s, 240/h, 1000/d via gcra" }]
 
@@ -30,7 +30,8 @@ limits = [{ subject = "ip", limit = "100/s burst 200 via token_bucket" }]
 "#;
 
 /// A file with an error.
-const BROKEN: &str = "version = 1\n[[policies]]\nname = \"a\"\nlimits = [{ subject = \"ip\", limit = \"ten\" }]\n";
+const BROKEN: &str =
+    "version = 1\n[[policies]]\nname = \"a\"\nlimits = [{ subject = \"ip\", limit = \"ten\" }]\n";
 
 impl Place {
     /// The output in this many columns.
@@ -93,7 +94,7 @@ fn offline<'a>(policies: &'a str, old: &'a str, broken: &'a str) -> Vec<Vec<&'a 
         [&log[..], &["--per", "10s,1m,1h"]].concat(),
         [&log[..], &["--by", "ip,path"]].concat(),
         vec!["replay", BUNDLED, "--limit", "5/10s", "--limit", "240/h", "--strategy", "all"],
-        vec!["replay", BUNDLED, "--policy", policies, "--by", "ip"],
+        vec!["replay", BUNDLED, "--policy", policies, "--field", "user=agent"],
         vec!["diff", old, policies, "--log", BUNDLED, "--field", "user=agent"],
         vec!["config", "check", policies],
         vec!["config", "check", broken],
@@ -137,18 +138,23 @@ fn every_command_fits_into_80_columns() {
     }
     let admin = |line: &'static str| [&["admin", "--at", &at], &words(line)[..]].concat();
     let of = ["--policy", "everybody"];
-    seen.extend(fit(&place, &[
-        vec!["health", &port],
-        [&admin("inspect")[..], &[subject], &of].concat(),
-        [&admin("peek")[..], &[subject], &of].concat(),
-        admin("explain ip=2001:db8:85a3:8d3:1319:8a2e:370:7344 method=POST path=/login"),
-        admin("ban ip=2001:db8:85a3:8d3:1319:8a2e:370:7344 --for 1h --reason the-scan-of-a-range"),
-        admin("rulings"),
-        admin("reloads"),
-        admin("series"),
-        admin("top"),
-        vec!["top", "--once", "--at", &at],
-    ]));
+    seen.extend(fit(
+        &place,
+        &[
+            vec!["health", &port],
+            [&admin("inspect")[..], &[subject], &of].concat(),
+            [&admin("peek")[..], &[subject], &of].concat(),
+            admin("explain ip=2001:db8:85a3:8d3:1319:8a2e:370:7344 method=POST path=/login"),
+            admin(
+                "ban ip=2001:db8:85a3:8d3:1319:8a2e:370:7344 --for 1h --reason the-scan-of-a-range",
+            ),
+            admin("rulings"),
+            admin("reloads"),
+            admin("series"),
+            admin("top"),
+            vec!["top", "--once", "--at", &at],
+        ],
+    ));
 
     let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
     let Some((_server, url)) = redis::start(place.path(), &arguments) else { return };

@@ -196,7 +196,8 @@ pub fn advice_curve(advice: &Advice) -> String {
     let most = points.iter().map(|(units, _)| wide(*units)).max().unwrap_or(1).max(5);
     let count = wide(advice.clients);
     let units = if advice.rates.is_empty() { "units" } else { "burst" };
-    let mut text = format!("{units:>most$}  clients ever denied, on a logarithmic scale\n");
+    let mut text = format!("{units:>most$}  clients ever denied\n");
+    let _ = writeln!(text, "{:most$}  (of {}, on a logarithmic scale)", "", advice.clients);
     for (units, denied) in points {
         let place = place(denied, advice.clients);
         let dot = format!("{:place$}●", "");

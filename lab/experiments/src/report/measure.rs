@@ -26,6 +26,7 @@ pub(super) enum Value {
     Index(Option<f64>),
     Times(Option<f64>),
     Bytes(Option<f64>),
+    AllBytes(Option<u64>),
     /// Microseconds with fractions.
     Micros(Option<f64>),
     /// A mean number.
@@ -44,6 +45,7 @@ impl Value {
             Self::Index(index) => finite(index).map(|index| format!("{index:.3}")),
             Self::Times(times) => finite(times).map(|times| format!("{times:.1}x")),
             Self::Bytes(bytes) => finite(bytes).map(|bytes| format!("{bytes:.0} B")),
+            Self::AllBytes(bytes) => bytes.map(|bytes| format!("{bytes} B")),
             Self::Micros(us) => finite(us).map(|us| format!("{us:.1} us")),
             Self::Mean(mean) => finite(mean).map(|mean| format!("{mean:.2}")),
             Self::Rate(rate) => finite(rate).map(|rate| format!("{rate:.1}/s")),
@@ -54,7 +56,9 @@ impl Value {
     /// The form in the JSON.
     pub(super) fn exact(self) -> String {
         let text = match self {
-            Self::Count(count) | Self::Wait(count) => serde_json::to_string(&count),
+            Self::Count(count) | Self::Wait(count) | Self::AllBytes(count) => {
+                serde_json::to_string(&count)
+            }
             Self::Share(real)
             | Self::Index(real)
             | Self::Times(real)
@@ -178,7 +182,7 @@ static ALL: [Measure; 55] = [
         id: "bytes",
         title: "bytes in all",
         means: "The maximum memory of the store for all keys of this case together.",
-        value: |case| Value::Count(case.bytes),
+        value: |case| Value::AllBytes(case.bytes),
     },
     Measure {
         id: "queue.done",
@@ -487,6 +491,7 @@ mod tests {
             (Value::Index(Some(0.812_3)), "0.812", "0.8123"),
             (Value::Times(Some(3.25)), "3.2x", "3.25"),
             (Value::Bytes(Some(48.0)), "48 B", "48.0"),
+            (Value::AllBytes(Some(217_368)), "217368 B", "217368"),
             (Value::Micros(Some(10.94)), "10.9 us", "10.94"),
             (Value::Mean(Some(1.0)), "1.00", "1.0"),
             (Value::Rate(Some(9.966_7)), "10.0/s", "9.9667"),

@@ -185,7 +185,7 @@ fn limits_body(limits: &[String]) -> Result<Value> {
 
 /// The service's answer; a refusal is an error with the service's text.
 pub(super) fn ask(args: &AdminService, operation: Operation, payload: Payload) -> Result<Value> {
-    let service = Service::parse(&args.at, ADMIN).context("--at")?;
+    let service = Service::parse(&args.at, ADMIN)?;
     let mut request = Request::builder().method(operation.method()).header(HOST, "localhost");
     if let Some(token) = secret(TOKEN)? {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
