@@ -48,7 +48,7 @@ impl Service {
         let Wanted { line, example } = wanted;
         let wrong = || {
             anyhow!(
-                "`{}` is not the address of a service: write HOST:PORT, e.g. `{example}`, or \
+                "`{}` is not an address: write HOST:PORT, e.g. `{example}`, or \
                  `unix:/PATH`, as `serve` prints it after `{line}`",
                 shown(text)
             )

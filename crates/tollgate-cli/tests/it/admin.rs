@@ -206,7 +206,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let remedy = "give the address of the service's `--admin` with --at";
     assert!(code == 2 && error.contains(remedy), "{error}");
     let (code, _, error) = place.run(&["admin", "--at", "here", "reload"]);
-    assert!(code == 2 && error.contains("`here` is not the address of a service: write HOST:PORT"), "{error}");
+    assert!(code == 2 && error.contains("`here` is not an address: write HOST:PORT"), "{error}");
     let (code, _, error) = place.run(&["admin", "reset", "user:42"]);
     assert!(code == 2 && error.contains("--policy"), "{error}");
     // A web page asks through the browser of a victim.

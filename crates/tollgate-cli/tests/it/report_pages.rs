@@ -11,7 +11,7 @@ use crate::replaying::BUNDLED;
 /// The tallest page of a phone, in pixels: about ten screens.
 const TALLEST: u64 = 9_000;
 
-/// What a reader of this width finds.
+/// The facts that a reader of this width finds.
 const LOOK: &str = "
   const page = document.documentElement;
   const tables = [...document.querySelectorAll(\".table\")].filter(isShown);

@@ -324,21 +324,13 @@ impl<'a> Plot<'a> {
             let at = At { x: x - size / 2.0, y: y - size / 2.0 };
             sheet.boxes(ink, [Rect { at, width: size, height: size }]);
         }
-        // On the side with more room; across the line where neither has enough.
-        let (wide, left) = (TEXT.width(text), field.at.x);
-        let right = left + field.width;
-        let is_right = right - x > x - left;
-        let from = if is_right { x + GAP } else { x - GAP - wide };
-        let from = from.min(right - wide).max(left);
+        // A curve that falls leaves room on the right; across the line where that is too little.
+        let wide = TEXT.width(text);
+        let from = (x + GAP).min(field.at.x + field.width - wide).max(field.at.x);
         let behind = At { x: from - 2.0, y: field.at.y + 2.0 };
         sheet.boxes(Ink::Paper, [Rect { at: behind, width: wide + 4.0, height: 15.0 }]);
-        let (anchor, at) = match is_right {
-            true => (TextAnchor::Start, from),
-            // The width is an estimate, and the end is what should be near the line.
-            false => (TextAnchor::End, from + wide),
-        };
-        let at = At { x: at, y: field.at.y + 14.0 };
-        sheet.text(at, anchor, (TEXT, Ink::Text), text.into());
+        let at = At { x: from, y: field.at.y + 14.0 };
+        sheet.text(at, TextAnchor::Start, (TEXT, Ink::Text), text.into());
     }
 
     /// Dashes above the panel where values are cut at its top: they are higher.
