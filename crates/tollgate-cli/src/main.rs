@@ -4,8 +4,9 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Instant;
 
-use clap::Parser as _;
+use clap::{ColorChoice, FromArgMatches as _};
 
 mod allocator;
 mod args;
@@ -29,7 +30,11 @@ const ERROR: u8 = 2;
 const RUN_ERROR: u8 = 125;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    // Clap prints help and its errors before the options are read.
+    let colours = colours();
+    let command = command::help::command_line().color(colours);
+    let parsed = command.try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
+    let cli = match parsed {
         Ok(cli) => cli,
         // Clap returns help and version as "errors", too. A closed pipe is not reported.
         Err(error) => {
@@ -38,14 +43,41 @@ fn main() -> ExitCode {
         }
     };
     let fault = if matches!(cli.command, Command::Run(_)) { RUN_ERROR } else { ERROR };
+    match cli.output.color {
+        ColorChoice::Auto => {}
+        ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
+        ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    show::set_verbosity(cli.output.verbosity());
     let mut out = Output::new();
-    match command::perform(cli.command, &mut out) {
+    let begin = Instant::now();
+    let done = command::perform(cli.command, &mut out);
+    show::step(&format!("took {:.3} s", begin.elapsed().as_secs_f64()));
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             report(&error);
             ExitCode::from(fault)
         }
     }
+}
+
+/// The value of `--color`, before the other arguments are parsed.
+fn colours() -> ColorChoice {
+    let mut args = std::env::args_os().take_while(|arg| arg != "--");
+    let mut found = ColorChoice::Auto;
+    while let Some(arg) = args.next() {
+        let Some(arg) = arg.to_str() else { continue };
+        let value = match arg.strip_prefix("--color") {
+            Some("") => args.next().and_then(|it| it.into_string().ok()),
+            Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+            None => None,
+        };
+        if let Some(choice) = value.and_then(|it| it.parse().ok()) {
+            found = choice;
+        }
+    }
+    found
 }
 
 /// Prints an error and its causes.

@@ -66,9 +66,36 @@ fn whole(seconds: u64) -> String {
     }
 }
 
+/// A number of bytes, rounded up, in a suitable unit.
+///
+/// ```
+/// use tollgate_experiments::report::bytes;
+/// assert_eq!((bytes(999), bytes(142_000)), ("999 B".to_owned(), "142 kB".to_owned()));
+/// ```
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    let unit = UNITS.into_iter().find(|(unit, _)| bytes >= 10 * unit);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, name)| format!("{} {name}", bytes.div_ceil(unit)),
+    )
+}
+
 /// A fraction of 1 as `97.3%`.
 pub(crate) fn share(part: f64) -> String {
     format!("{:.1}%", part * 100.0)
+}
+
+/// `part` of `whole` as `0.06%`: with as many decimals as one part needs, and not 0 for some.
+pub(crate) fn parts(part: u64, whole: u64) -> String {
+    let percent = 100.0 * real(part) / real(whole.max(1));
+    match part {
+        0 => "0%".into(),
+        _ if percent >= 0.1 => format!("{percent:.1}%"),
+        _ if percent >= 0.001 => format!("{percent:.3}%"),
+        _ => "less than 0.001%".into(),
+    }
 }
 
 /// `1 client`, `2 clients`.
@@ -130,5 +157,15 @@ mod tests {
     fn shares_are_percent() {
         assert_eq!(share(0.973_4), "97.3%");
         assert_eq!(share(1.0), "100.0%");
+        for (part, whole, text) in [
+            (0, 1_753, "0%"),
+            (1, 1_753, "0.057%"),
+            (2, 1_753, "0.1%"),
+            (1_753, 1_753, "100.0%"),
+            (1, 10_000_000, "less than 0.001%"),
+            (0, 0, "0%"),
+        ] {
+            assert_eq!(parts(part, whole), text);
+        }
     }
 }

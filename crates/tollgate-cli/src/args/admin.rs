@@ -37,7 +37,8 @@ pub(crate) struct Top {
 /// Which service.
 #[derive(Debug, Args)]
 pub(crate) struct AdminService {
-    /// The admin listener of the service: `HOST:PORT` or `unix:/PATH`, as in its `--admin`
+    /// The service, by the address that `serve` prints after `admin`: `HOST:PORT`, a URL, or
+    /// `unix:/PATH`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701", global = true)]
     pub(crate) at: String,
 
@@ -89,8 +90,8 @@ pub(crate) enum AdminAction {
     ///
     /// They stand behind the limits until their end: a request takes them where the limits have no
     /// more left. `admin inspect` shows what is left, and `admin release` takes it back.
-    #[command(after_help = "Example: tollgate admin credit field.tenant:12 --policy models \
-                            --units tokens=10000 --for 30d --id order-2026-11-30-0017")]
+    #[command(after_help = "Example: tollgate admin credit user:42 --policy models --units 10000 \
+                            --for 30d")]
     Credit {
         #[command(flatten)]
         counted: AdminCount,
@@ -119,8 +120,8 @@ pub(crate) enum AdminAction {
     ///
     /// Their counts go on: a limit keeps its strategy, its period and its unit. All limits of the
     /// command are set, or none is.
-    #[command(after_help = "Example: tollgate admin set field.tenant=12 --policy api \
-                            --limit minute=500/m --for 30d")]
+    #[command(after_help = "Example: tollgate admin set user=ann --policy api --limit minute=9/m \
+                            --for 30d")]
     #[command(mut_arg("policy", |policy| policy.required(true).help("The policy of the limits")))]
     Set {
         #[command(flatten)]

@@ -4,8 +4,8 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Health {
-    /// The address of the service: `HOST:PORT` or `unix:/PATH`. If clients must use TLS, give the
-    /// address for administrators
+    /// The service, by the address that `serve` prints after `listening`: `HOST:PORT`, a URL, or
+    /// `unix:/PATH`. Where clients need certificates, give the address after `admin`
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:8700")]
     pub(crate) address: String,
 

@@ -6,8 +6,8 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Help {
-    /// A command, such as `queue push`, or a page, such as `notation` [default: a list of all]
-    #[arg(value_name = "COMMAND|PAGE")]
+    /// A page, such as `notation`, or a command, such as `queue push` [default: a list of all]
+    #[arg(value_name = "PAGE|COMMAND")]
     pub(crate) words: Vec<String>,
 }
 

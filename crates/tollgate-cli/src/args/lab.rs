@@ -14,7 +14,7 @@ pub(crate) enum Lab {
     /// real.
     #[command(after_help = "Example: tollgate lab run examples/lab/greedy.toml --report out.html")]
     Run {
-        /// The experiment, in TOML (`tollgate help page lab`)
+        /// The experiment, in TOML (`tollgate help lab`)
         #[arg(value_name = "FILE")]
         file: PathBuf,
 
@@ -86,7 +86,7 @@ pub(crate) struct LabCommon {
 
     /// Run in real time, by the store's clock: each attempt starts when it is due, even while
     /// others still wait. Each case takes as long as the experiment says. Latencies and the work of
-    /// the server are measured too (`tollgate help page lab`)
+    /// the server are measured too (`tollgate help lab`)
     #[arg(long)]
     pub(crate) live: bool,
 

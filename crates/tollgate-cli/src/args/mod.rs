@@ -10,6 +10,7 @@ mod health;
 mod help;
 mod holds;
 mod lab;
+mod output;
 mod queue;
 mod replay;
 mod scripts;
@@ -34,6 +35,7 @@ pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use holds::{Commit, Reserve};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
+pub(crate) use output::OutputArgs;
 pub(crate) use queue::{
     ConsumerArgs, ProducerArgs, Queue, QueueArgs, QueueChange, QueueCounts, QueueDead, QueueDone,
     QueueForm, QueueList, QueueLook, QueuePush, QueueRemove, QueueStats, QueueWork,
@@ -51,7 +53,7 @@ pub(crate) use serve::{
 /// uniform`. A quota alone means at most N in any D. A subject names whose requests are counted:
 /// `user:42`, `ip:10.0.0.1,route:login`, or just `backup`.
 #[derive(Debug, Parser)]
-#[command(name = "tollgate", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "tollgate", version, propagate_version = true)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "Example: tollgate check user:42 --limit 10/s && ./send-mail
 
@@ -59,6 +61,9 @@ A newer version beside an older one on one store, and the way back: docs/upgrade
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,7 +78,7 @@ pub(crate) enum Command {
     #[command(after_long_help = "Examples:
   tollgate serve
   tollgate serve --config policies.toml --listen 0.0.0.0:8700 --trust 10.0.0.0/8
-  tollgate serve --config policies.toml --store sqlite:///var/lib/tollgate/counts.db
+  tollgate serve -c policies.toml --store sqlite:///var/lib/tollgate/counts.db
   tollgate serve --listen unix:/run/tollgate.sock --admin off --log json
 
 Secrets come from the environment, so that no process list shows them:
@@ -147,7 +152,7 @@ Secrets come from the environment, so that no process list shows them:
     #[command(after_long_help = "Examples:
   tollgate run backup --limit 1/10m --wait 1h -- rsync -a src dst
   tollgate run encode --at-once 2 -- ffmpeg -i in.mov out.mp4
-  tollgate run deploy --at-once 1 --hold 10s --store redis://127.0.0.1 -- ./deploy")]
+  tollgate run ci --at-once 1 --hold 10s --store redis://127.0.0.1 -- ./deploy")]
     Run(Run),
     /// Set units aside for a request whose cost is known only afterwards
     ///
@@ -160,7 +165,8 @@ Secrets come from the environment, so that no process list shows them:
     )]
     #[command(after_long_help = "Examples:
   hold=$(tollgate reserve bob --limit 1000/m --cost 800 --ttl 60s)
-  id=$(uuidgen); tollgate reserve bob --limit 1000/m --cost 800 --ttl 60s --id \"$id\"")]
+  id=$(uuidgen)
+  tollgate reserve bob --limit 1000/m --cost 800 --ttl 60s --id \"$id\"")]
     Reserve(Reserve),
     /// Charge what was used of a hold, and give the rest back
     ///
@@ -206,8 +212,7 @@ Secrets come from the environment, so that no process list shows them:
     ///
     /// They stand behind the limits until their end: a check takes them where the limits have no
     /// more left. `inspect` shows what is left of them.
-    #[command(after_help = "Example: tollgate credit bob --limit 1000/m --units 5000 --for 30d \
-                            --id order-2026-11-30-0017")]
+    #[command(after_help = "Example: tollgate credit bob --limit 1000/m --units 5000 --for 30d")]
     Credit(Credit),
     /// Show the stored count of a subject
     #[command(after_help = "Example: tollgate inspect user:42 --limit 240/h")]
@@ -242,9 +247,9 @@ Secrets come from the environment, so that no process list shows them:
     #[command(after_long_help = "Examples:
   tollgate replay access.log.gz --limit 5/10s --strategy all --by ip
   tollgate replay access.log --limit 10/s --limit 240/h --by user --json
-  tollgate replay access.log --limit 5/10s --strategy all --report who-is-denied.html
+  tollgate replay access.log --limit 5/10s --strategy all --report denied.html
   tollgate replay access.log --policy policies.toml --csv decisions.csv
-  tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
+  tollgate replay log.2.gz log.1 log --limit \"100/m via gcra\"
   ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
     Replay(Box<Replay>),
     /// Show who in a log would be decided otherwise under a new limit or policy file
@@ -256,8 +261,10 @@ Secrets come from the environment, so that no process list shows them:
     #[command(after_long_help = "Examples:
   tollgate diff old.toml new.toml --log access.log.gz
   tollgate diff 5/10s \"10/10s via gcra\" --log access.log --by user
-  tollgate diff old.toml new.toml --log access.log --field route=path --csv changed.csv
-  git show main:policies.toml > old.toml && tollgate diff old.toml policies.toml --log access.log")]
+  tollgate diff old.toml new.toml --log access.log --field route=path \\
+                --csv changed.csv
+  git show main:policies.toml > old.toml
+  tollgate diff old.toml policies.toml --log access.log")]
     Diff(Box<Diff>),
     /// Compare strategies on the same traffic by the units that get through
     ///
@@ -268,7 +275,7 @@ Secrets come from the environment, so that no process list shows them:
     ///
     /// Strategies limit by time; a queue does not. It accepts a job while fewer jobs wait than its
     /// bound, and its workers decide how fast jobs leave. Queues are in the file or on the Redis
-    /// that `--store` names. For the guarantees, see `tollgate help page queue`.
+    /// that `--store` names. For the guarantees, see `tollgate help queue`.
     #[command(subcommand, after_help = "Example: tollgate queue push mail to=ann --bound 10")]
     Queue(Queue),
     /// Print the Lua script for limits or for a queue, for any Redis client
@@ -309,8 +316,7 @@ Secrets come from the environment, so that no process list shows them:
     #[command(subcommand, after_help = "Example: tollgate config check policies.toml")]
     Config(Config),
     /// Print the completions for a shell
-    #[command(after_help = "Example: tollgate completions bash > \
-                            ~/.local/share/bash-completion/completions/tollgate")]
+    #[command(after_help = "Example: tollgate completions bash > ~/.bash_completion")]
     Completions {
         /// The shell
         shell: Shell,
@@ -318,7 +324,7 @@ Secrets come from the environment, so that no process list shows them:
     /// Print manual pages
     #[command(after_help = "Example: tollgate man /usr/local/share/man/man1")]
     Man(Man),
-    /// Show the help of a command, or a page of the documentation
+    /// Show a page of the documentation, or the help of a command
     #[command(after_help = "Example: tollgate help notation")]
     Help(Help),
 }
@@ -372,10 +378,6 @@ pub(crate) struct Run {
     /// The longest time to wait, such as `90s`; `0` tries once [default: as long as needed]
     #[arg(long, short, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) wait: Option<String>,
-
-    /// Print the wait on stderr, even if stderr is not a terminal
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
 
     #[command(flatten)]
     pub(crate) place: StoreArgs,

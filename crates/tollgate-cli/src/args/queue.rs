@@ -38,7 +38,7 @@ pub(crate) enum Queue {
   tollgate queue work mail --exec 'echo \"to $JOB_to\"' --max-jobs 1
   tollgate queue work mail --exec ./send-mail --concurrency 4 --rate 100/s
   tollgate queue work mail --exec 'jq -r .fields.to' --until-empty
-  tollgate queue work mail --exec ./send-mail --visibility 5m --timeout 4m --deliveries 3")]
+  tollgate queue work mail --exec ./send-mail --visibility 5m --timeout 4m")]
     Work(Box<QueueWork>),
     /// Show waiting jobs and jobs in flight, without taking them
     ///
@@ -263,10 +263,6 @@ pub(crate) struct QueueWork {
     /// The name of this worker [default: the host and the number of the process]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) worker: Option<String>,
-
-    /// Log the outcome of each job on stderr, also of those that are done
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]

@@ -145,7 +145,7 @@ fn count_of(problems: &[&Problems]) -> usize {
 
 /// Prints the schema of policy files.
 pub(crate) fn print_schema(out: &mut Output) -> Result<u8> {
-    out.line(serde_json::to_string_pretty(schema().as_value())?)?;
+    out.exact(&format!("{:#}\n", schema().as_value()))?;
     Ok(0)
 }
 

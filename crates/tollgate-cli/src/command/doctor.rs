@@ -77,7 +77,7 @@ fn counted(number: usize, one: &str) -> Result<String> {
     Ok(count(u64::try_from(number)?, one))
 }
 
-/// A finding in a few lines. A remedy stays on one line, so that it can be copied.
+/// A finding in a few lines. `--json` has the remedy as one, to be copied.
 fn text(report: &Report, finding: &Finding) -> String {
     const INDENT: usize = 24;
     let colour = match finding.level {
@@ -91,7 +91,7 @@ fn text(report: &Report, finding: &Finding) -> String {
     let what = wrapped(&format!("{about}{}", finding.what), INDENT);
     let mut text = format!("  {style}{level:<7}{style:#}  {id:<12} {what}\n");
     if let Some(remedy) = &finding.remedy {
-        text.push_str(&format!("{:INDENT$}-> {remedy}\n", ""));
+        text.push_str(&format!("{:INDENT$}-> {}\n", "", wrapped(remedy, INDENT + 3)));
     }
     text
 }

@@ -35,7 +35,7 @@ pub(crate) fn hash_key(args: &HashKey, out: &mut Output) -> Result<u8> {
         let hash = format!("hash:{}", hashing.hash(key.as_bytes()));
         match args.json {
             true => out.json(&HashJson { hash, keyed: secret.is_some() }),
-            false => out.line(hash),
+            false => out.exact(&format!("{hash}\n")),
         }
     };
     if let Some(key) = &args.key {

@@ -1,16 +1,19 @@
 //! `health`: whether a running service is ready, for probes that run a command.
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
-use tollgate_server::{Address, Operation};
+use tollgate_server::Operation;
 
 use crate::args::Health;
-use crate::client;
+use crate::client::{Service, Wanted};
 use crate::input::wait;
 use crate::show::Output;
+
+/// The address that is asked.
+const LISTENING: Wanted = Wanted { line: "listening", example: "127.0.0.1:8700" };
 
 /// The result as JSON.
 #[derive(Debug, Serialize)]
@@ -25,13 +28,7 @@ struct HealthJson<'a> {
 }
 
 pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
-    let address: Address = args.address.parse().map_err(|_| {
-        anyhow!(
-            "`{}` is not the address of a service: write HOST:PORT, e.g. `127.0.0.1:8700`, or \
-             `unix:/PATH`, as in its `--listen`",
-            crate::input::shown(&args.address)
-        )
-    })?;
+    let service = Service::parse(&args.address, LISTENING)?;
     let path = match (args.ready, args.store) {
         (_, true) => &format!("{}?store=1", Operation::Readyz.path()),
         (true, false) => Operation::Readyz.path(),
@@ -41,7 +38,7 @@ pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
         .header("host", "localhost")
         .body(Full::<Bytes>::default())
         .context("cannot build the request")?;
-    let (status, answer) = match client::ask(&address, request, wait(&args.timeout)?) {
+    let (status, answer) = match service.ask(request, wait(&args.timeout)?) {
         Ok(answer) => {
             let text = String::from_utf8_lossy(answer.body()).trim().to_owned();
             (Some(answer.status()), text)

@@ -1,12 +1,14 @@
-//! `help` and `man`: the help of the commands, and the documentation pages, which are built into
-//! the program.
+//! `help`, `man` and `completions`: the help of the commands, and the documentation pages, which
+//! are built into the program.
 
 use anyhow::{Context as _, Result, bail};
 use clap::CommandFactory as _;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap_complete::Shell;
 
 use crate::args::{Cli, Help, Man};
 use crate::input::shown;
-use crate::show::Output;
+use crate::show::{self, Output, columns};
 
 /// The pages by name, with the topic of each.
 macro_rules! pages {
@@ -67,20 +69,59 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "upgrade": "a newer version beside an older one, and the way back",
 };
 
-/// The word before a page whose name is also a command.
-const PAGE: &str = "page";
+/// The most columns of a line of help.
+const LONGEST_LINE: usize = 100;
 
+/// The command line: as wide as the output, with the topics of `help` for the completions.
+pub(crate) fn command_line() -> clap::Command {
+    let command = Cli::command().term_width(columns().min(LONGEST_LINE));
+    let topics = topics(&command);
+    command.mut_subcommand("help", |help| {
+        help.mut_arg("words", |words| words.value_parser(Topics(topics)).hide_possible_values(true))
+    })
+}
+
+/// The commands and the pages.
+fn topics(command: &clap::Command) -> Vec<String> {
+    let commands = command.get_subcommands().map(|it| it.get_name().to_owned());
+    let mut topics: Vec<String> = commands.chain(page_names().map(str::to_owned)).collect();
+    topics.sort();
+    topics.dedup();
+    topics
+}
+
+/// Any words; the topics are for completions. `help` itself says which there are.
+#[derive(Clone)]
+struct Topics(Vec<String>);
+
+impl TypedValueParser for Topics {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().cloned().map(PossibleValue::new)))
+    }
+}
+
+/// Prints a page, or the help of a command that has none: `COMMAND --help` has that of all.
 pub(crate) fn help(args: &Help, out: &mut Output) -> Result<u8> {
-    let mut command = Cli::command();
+    let mut command = command_line();
     command.build();
-    // A command takes precedence over a page of the same name, unless that word precedes it.
-    let page = match &args.words[..] {
-        [word, page] if word == PAGE => Some(page),
-        [page] if command.find_subcommand(page).is_none() => Some(page),
-        _ => None,
-    };
-    if let Some(text) = page.and_then(|page| page_of(page)) {
-        out.text(text)?;
+    if let [word] = &args.words[..]
+        && let Some(text) = page_of(word)
+    {
+        out.exact(&show::page(text))?;
+        if command.find_subcommand(word).is_some() {
+            out.line(format!("\nThe options of the command: tollgate {word} --help"))?;
+        }
         return Ok(0);
     }
     let mut found = &mut command;
@@ -88,18 +129,36 @@ pub(crate) fn help(args: &Help, out: &mut Output) -> Result<u8> {
         let before = found.get_name().to_owned();
         found = found.find_subcommand_mut(word).with_context(|| unknown(&before, word))?;
     }
-    out.text(&found.render_long_help().ansi().to_string())?;
-    match &args.words[..] {
-        [] => {
-            out.line("\nPages (tollgate help PAGE):")?;
-            for (name, about, _) in PAGES {
-                out.line(format!("  {name:<12} {about}"))?;
-            }
+    // Clap has wrapped it, and examples are to be copied.
+    out.exact(&found.render_long_help().ansi().to_string())?;
+    if args.words.is_empty() {
+        out.line("\nPages (tollgate help PAGE):")?;
+        let wide = page_names().map(str::len).max().unwrap_or(0);
+        for (name, about, _) in PAGES {
+            out.line(format!("  {name:<wide$}  {about}"))?;
         }
-        [word] if page_of(word).is_some() => {
-            out.line(format!("\nThe page of this name: tollgate help {PAGE} {word}"))?;
-        }
-        _ => {}
+    }
+    Ok(0)
+}
+
+fn page_names() -> impl Iterator<Item = &'static str> {
+    PAGES.iter().map(|(name, ..)| *name)
+}
+
+/// Prints the completions of a shell.
+pub(crate) fn completions(shell: Shell, out: &mut Output) -> Result<u8> {
+    let mut command = command_line();
+    // Written like any other output: a closed pipe must not panic.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "tollgate", &mut script);
+    out.exact(&String::from_utf8_lossy(&script))?;
+    if shell == Shell::Fish {
+        // The generator leaves positional arguments out for this shell.
+        let topics = topics(&command);
+        out.exact(&format!(
+            "complete -c tollgate -n \"__fish_tollgate_using_subcommand help\" -f -a \"{}\"\n",
+            topics.join(" ")
+        ))?;
     }
     Ok(0)
 }
@@ -109,7 +168,7 @@ fn page_of(page: &str) -> Option<&'static str> {
 }
 
 fn unknown(before: &str, word: &str) -> String {
-    let pages: Vec<&str> = PAGES.iter().map(|(name, ..)| *name).collect();
+    let pages: Vec<&str> = page_names().collect();
     let word = shown(word);
     if before == "tollgate" {
         return format!(
@@ -122,11 +181,11 @@ fn unknown(before: &str, word: &str) -> String {
 }
 
 pub(crate) fn man(args: &Man, out: &mut Output) -> Result<u8> {
-    let command = Cli::command();
+    let command = command_line();
     let Some(folder) = &args.folder else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
-        out.text(&String::from_utf8_lossy(&page))?;
+        out.exact(&String::from_utf8_lossy(&page))?;
         return Ok(0);
     };
     if !folder.is_dir() {
@@ -141,6 +200,24 @@ pub(crate) fn man(args: &Man, out: &mut Output) -> Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Clap would wrap them, and half a command would be copied.
+    #[test]
+    fn examples_fit_into_80_columns() {
+        let mut commands = vec![command_line()];
+        let mut examples = 0;
+        while let Some(command) = commands.pop() {
+            let helps = [command.get_after_help(), command.get_after_long_help()];
+            let helps = helps.into_iter().flatten().map(ToString::to_string);
+            let text = helps.collect::<Vec<_>>().join("\n");
+            for line in text.lines().filter(|line| line.contains("tollgate ")) {
+                assert!(line.chars().count() <= 80, "{line}");
+                examples += 1;
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+        assert!(examples > 80, "{examples}");
+    }
 
     #[test]
     fn every_page_of_the_documentation_is_there() {

@@ -41,7 +41,7 @@ pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
         let hold = hold.map(|hold| (word_of(&hold), hold.fence, hold.end));
         out.json(&HoldAnswer::new(Answer::from(&decision), hold, ahead))?;
     } else if let Some(hold) = &hold {
-        out.line(word_of(hold))?;
+        out.exact(&format!("{}\n", word_of(hold)))?;
     } else {
         // Standard output is for the hold.
         let _ = anstream::stderr().lock().write_all(lines(&decision, false).as_bytes());

@@ -27,7 +27,7 @@ pub(crate) fn import(args: &ConfigImport, out: &mut Output) -> Result<u8> {
     if !policies.contains("[[policies]]") {
         bail!("no limit of it has an equal in policies");
     }
-    out.text(&policies)?;
+    out.exact(&policies)?;
     Ok(0)
 }
 

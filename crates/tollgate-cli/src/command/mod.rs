@@ -1,9 +1,8 @@
 //! The implementation of each command; each returns its exit code.
 
 use anyhow::Result;
-use clap::CommandFactory as _;
 
-use crate::args::{Cli, Command, Config};
+use crate::args::{Command, Config};
 use crate::show::Output;
 
 mod admin;
@@ -16,7 +15,7 @@ mod doctor;
 mod explain;
 mod hash_key;
 mod health;
-mod help;
+pub(crate) mod help;
 mod hold;
 mod import;
 mod lab;
@@ -61,12 +60,6 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Config(Config::Schema) => config::print_schema(out),
         Command::Man(args) => help::man(&args, out),
         Command::Help(args) => help::help(&args, out),
-        Command::Completions { shell } => {
-            // Completions are written like any other output: a closed pipe must not panic.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "tollgate", &mut script);
-            out.text(&String::from_utf8_lossy(&script))?;
-            Ok(0)
-        }
+        Command::Completions { shell } => help::completions(shell, out),
     }
 }

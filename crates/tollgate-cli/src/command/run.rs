@@ -1,6 +1,6 @@
 //! `run`: runs a command when a limit admits it, and in a slot where there are slots.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -16,7 +16,7 @@ use tollgate::{Ask, Decision, Error, Hold, HoldName, Receipt, Verdict};
 use super::slot::Slot;
 use crate::args::{Run, SubjectArgs};
 use crate::input;
-use crate::show::{duration, say};
+use crate::show::{self, duration, say};
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
 
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
         counter: &counter,
         ask,
         deadline: wait.map(|wait| (wait, Instant::now())),
-        told: args.verbose || io::stderr().is_terminal(),
+        told: show::says_waits(),
         takes_slots,
     }
     .turn(&interrupts)?;

@@ -75,9 +75,9 @@ pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
         ),
     };
     match args.format {
-        ScriptFormat::Lua => out.text(&call.script)?,
+        ScriptFormat::Lua => out.exact(&call.script)?,
         ScriptFormat::Json => out.json(&call)?,
-        ScriptFormat::RedisCli => out.text(&call.text()?)?,
+        ScriptFormat::RedisCli => out.exact(&call.text()?)?,
     }
     Ok(0)
 }

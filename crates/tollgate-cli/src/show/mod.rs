@@ -1,20 +1,25 @@
 //! Output for people and machines: standard output, durations, decisions.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use anyhow::Result;
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
-use indicatif::ProgressStyle;
+use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::Time;
 pub(crate) use tollgate::wire::{Wait, duration};
 
 pub(crate) mod decision;
+mod page;
+mod table;
+mod verbosity;
+mod width;
 
-/// The width of a table in columns: enough for the numbers; a long limit takes several lines.
-const TABLE_COLUMNS: u16 = 100;
+pub(crate) use page::page;
+pub(crate) use table::{Table, table, texts};
+pub(crate) use verbosity::{Verbosity, is_quiet, is_verbose, set_verbosity};
+pub(crate) use width::{columns, wrapped};
 
 /// Standard output. A closed pipe (`| head`) is not an error: the remaining output is discarded,
 /// and the command ends as usual.
@@ -33,8 +38,14 @@ impl Output {
         self.open
     }
 
-    /// Writes text; removes its colours where they are not wanted.
+    /// Writes text for people, whose wide lines are wrapped.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
+        self.exact(&width::fitted(text, columns()))
+    }
+
+    /// Writes text as it is: scripts, files, commands to copy. Removes its colours where they are
+    /// not wanted.
+    pub(crate) fn exact(&mut self, text: &str) -> Result<()> {
         if !self.open {
             return Ok(());
         }
@@ -48,56 +59,15 @@ impl Output {
         }
     }
 
-    /// Writes one line of text.
+    /// Writes one line of text for people, wrapped if it is wide.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         self.text(&format!("{}\n", text.as_ref()))
     }
 
     /// Writes one JSON object on one line.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        self.line(serde_json::to_string(value)?)
+        self.exact(&format!("{}\n", serde_json::to_string(value)?))
     }
-}
-
-/// A table of at most [`TABLE_COLUMNS`]: the first column is text, the others are numbers.
-pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = texts(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// The same with text in all columns.
-pub(crate) fn texts<const N: usize>(header: [&str; N]) -> Table {
-    let line = LineStyle::none().fill('─').junction('─');
-    let mut table = Table::new();
-    table.load_style(TableStyle::new().header_separator(line)).set_header(header);
-    // The width is fixed, since without a terminal it is unknown, and the output should be the
-    // same.
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(TABLE_COLUMNS);
-    table
-}
-
-/// Wraps text into lines. Each but the first is indented; the first continues a line that is
-/// already indented. Words are never broken.
-pub(crate) fn wrapped(text: &str, indent: usize) -> String {
-    const COLUMNS: usize = 97;
-    let width = COLUMNS.saturating_sub(indent);
-    let mut lines = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        if column > 0 && column + 1 + word.chars().count() > width {
-            lines.push_str(&format!("\n{:indent$}", ""));
-            column = 0;
-        } else if column > 0 {
-            lines.push(' ');
-            column += 1;
-        }
-        lines.push_str(word);
-        column += word.chars().count();
-    }
-    lines
 }
 
 /// The style of a progress bar. The template is known to be valid; otherwise the default style is
@@ -106,14 +76,41 @@ pub(crate) fn bar(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
+/// A progress bar on stderr, if that is a terminal and `--quiet` is absent.
+pub(crate) fn progress(length: Option<u64>) -> ProgressBar {
+    match (verbosity::verbosity(), length) {
+        (Verbosity::Quiet, _) => ProgressBar::hidden(),
+        (_, Some(length)) => ProgressBar::new(length),
+        (_, None) => ProgressBar::new_spinner(),
+    }
+}
+
 /// Prints a line on stderr; errors are ignored.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Prints a note on stderr; errors are ignored.
+/// Prints a note on stderr, unless `--quiet` is given; errors are ignored.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "note: {text}");
+    if !is_quiet() {
+        let _ = writeln!(anstream::stderr().lock(), "note: {text}");
+    }
+}
+
+/// Whether a wait is printed: on a terminal, where somebody watches, or with `--verbose`.
+pub(crate) fn says_waits() -> bool {
+    match verbosity::verbosity() {
+        Verbosity::Quiet => false,
+        Verbosity::Usual => std::io::stderr().is_terminal(),
+        Verbosity::Verbose => true,
+    }
+}
+
+/// Prints a step of the work on stderr if `--verbose` is given; errors are ignored.
+pub(crate) fn step(text: &str) {
+    if is_verbose() {
+        say(text);
+    }
 }
 
 /// A store's time in readable form, in UTC.

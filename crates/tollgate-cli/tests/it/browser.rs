@@ -226,6 +226,18 @@ impl Browser {
     }
 }
 
+/// The checker of pages for people who do not see them, or not well: axe-core, as a script. `None`,
+/// and a word about it, where it is not installed.
+pub(crate) fn axe() -> Option<String> {
+    let checker = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../target/tools/node/node_modules/axe-core/axe.min.js");
+    let script = std::fs::read_to_string(checker).ok();
+    if script.is_none() {
+        println!("SKIPPED: axe-core is not installed: cargo xtask test installs it");
+    }
+    script
+}
+
 /// The browser's messages, until it ends.
 fn messages(from: &Path) -> Receiver<Value> {
     let mut reader = BufReader::new(File::open(from).unwrap());

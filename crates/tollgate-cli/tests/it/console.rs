@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::Place;
-use crate::browser::{Browser, DESK, Screen};
+use crate::browser::{Browser, DESK, Screen, axe};
 use crate::serving::{Client, Serving};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef";
@@ -333,12 +333,7 @@ const LOOK: &str = "
 #[test]
 fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
     let Some(mut browser) = Browser::start(DESK) else { return };
-    let checker = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../target/tools/node/node_modules/axe-core/axe.min.js");
-    let axe = std::fs::read_to_string(checker).ok();
-    if axe.is_none() {
-        println!("SKIPPED: axe-core is not installed: cargo xtask test installs it");
-    }
+    let axe = axe();
     let place = Place::new();
     let (serving, path) = serve(&place);
     let mut client = serving.client();

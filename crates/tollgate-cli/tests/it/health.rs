@@ -61,7 +61,8 @@ fn another_status_is_not_healthy_and_says_why() {
 
 #[test]
 fn a_wrong_address_says_what_would_be_right() {
-    for address in ["localhost", "http://127.0.0.1:8700", "127.0.0.1:x", "unix:"] {
+    for address in ["localhost", "http://127.0.0.1", "ftp://127.0.0.1:8700", "127.0.0.1:x", "unix:"]
+    {
         let (code, out, error) = Place::new().run(&["health", address]);
         assert_eq!(code, 2, "{address}: {out} {error}");
         assert!(error.contains("write HOST:PORT, e.g. `127.0.0.1:8700`"), "{error}");

@@ -6,12 +6,12 @@ use crate::Place;
 fn help_shows_commands_and_pages_and_names_them_when_there_is_none() {
     let place = Place::new();
     for (words, says) in [
-        (&["help"][..], "notation     how limits and subjects are written"),
+        (&["help"][..], "notation                     how limits and subjects are written"),
         (&["help", "check"], "Check a request, and charge it when every limit admits it"),
         (&["help", "queue", "push"], "Offer a job; a full queue refuses it"),
         (&["help", "notation"], "# How limits and subjects are written"),
-        (&["help", "queue"], "tollgate help page queue"),
-        (&["help", "page", "queue"], "# Queues: the leaky bucket"),
+        (&["help", "queue"], "# Queues: the leaky bucket"),
+        (&["help", "queue"], "\nThe options of the command: tollgate queue --help\n"),
     ] {
         let (code, out, error) = place.run(words);
         assert!(code == 0 && out.contains(says) && error.is_empty(), "{words:?}: {out}{error}");
@@ -22,7 +22,7 @@ fn help_shows_commands_and_pages_and_names_them_when_there_is_none() {
             "no page `nothing`: `tollgate help` lists them, and the pages are",
         ),
         (&["help", "queue", "nothing"], "`queue` has no command `nothing`"),
-        (&["help", "page", "nothing"], "there is no command and no page `page`"),
+        (&["help", "page", "queue"], "there is no command and no page `page`"),
     ] {
         let (code, out, error) = place.run(words);
         assert!(code == 2 && out.is_empty() && error.contains(says), "{words:?}: {error}");

@@ -34,6 +34,7 @@ mod languages;
 mod lent;
 mod live;
 mod log_formats;
+mod manners;
 mod memory;
 mod model_callers;
 mod on_cluster;
@@ -56,6 +57,7 @@ mod redis;
 mod redis_cell;
 mod replaying;
 mod replicas;
+mod report_pages;
 mod resp;
 mod running;
 mod scripts;
@@ -71,6 +73,7 @@ mod timeseries;
 mod top;
 mod topology;
 mod traces;
+mod width;
 
 use std::path::Path;
 
@@ -110,6 +113,8 @@ impl Place {
         command.arg(assert_cmd::cargo::cargo_bin!("tollgate"));
         command.args(args).env_remove("XDG_STATE_HOME").env("HOME", self.path());
         command.env("TOLLGATE_STORE", self.store());
+        // Without colours, and so wide that a sentence is one line; `width` has narrower ones.
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env("COLUMNS", "1000");
         command
     }
 

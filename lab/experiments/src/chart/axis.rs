@@ -145,6 +145,12 @@ impl Across {
         }
     }
 
+    /// Whether it is logarithmic: the length of a bar means nothing on it.
+    #[cfg(test)]
+    pub(super) fn is_logarithmic(self) -> bool {
+        !matches!(self, Self::Time { .. })
+    }
+
     /// The axis title.
     pub(super) fn name(self) -> String {
         match self {
@@ -192,6 +198,16 @@ pub(super) fn decades(least: u64, top: u64, says: impl Fn(u64) -> String) -> Vec
         end = end.saturating_mul(10);
     }
     powers_of_ten(least, end, u8::MAX, says)
+}
+
+/// The label of a share in parts of a whole, which is a power of ten, as is the share.
+pub(super) fn percent(share: u64, whole: u64) -> String {
+    match whole.checked_div(share).unwrap_or(1) {
+        1 => "100%".into(),
+        10 => "10%".into(),
+        100 => "1%".into(),
+        of => format!("0.{}1%", "0".repeat(usize::try_from(of.ilog10()).unwrap_or(0) - 3)),
+    }
 }
 
 /// Powers of ten with labels: at most `most` of them.
@@ -247,6 +263,13 @@ mod tests {
         assert_eq!(says(1, 11), ["1", "10", "100"]);
         assert_eq!(says(40_000, 2_000_000), ["10000", "100000", "1000000", "10000000"]);
         assert_eq!(says(u64::MAX, u64::MAX).len(), 2);
+    }
+
+    #[test]
+    fn powers_of_ten_of_a_whole_are_percent() {
+        let says = [1_000, 100, 10, 1].map(|share| percent(share, 1_000));
+        assert_eq!(says, ["100%", "10%", "1%", "0.1%"]);
+        assert_eq!(percent(1, 1_000_000_000), "0.0000001%");
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub fn in_flight(results: &Results) -> Option<Chart> {
         let values = timeline.highest(&backend.buckets, |bucket| bucket.in_flight);
         let series = Series { column_us: timeline.column_us, values };
         let servers = real(u64::from(backend.servers));
-        vec![Mark::Area { ink: Ink::Waiting, series }, Mark::Level(servers)]
+        vec![Mark::Line { ink: Ink::Waiting, series }, Mark::Level(servers)]
     };
     let says = compare(&backends, most, |count| count.to_string());
     let sketch = Sketch {
@@ -89,7 +89,7 @@ pub fn in_flight(results: &Results) -> Option<Chart> {
             top: backends.iter().map(most).max().unwrap_or(0).max(servers),
         },
         keys: vec![
-            key(Shape::Area, Ink::Waiting, "waiting or worked on"),
+            key(Shape::Line, Ink::Waiting, "waiting or worked on"),
             key(Shape::Dashes, Ink::Text, &plural(servers, "server")),
         ],
         note: |(_, backend)| format!("at most {}", backend.in_flight_max),
@@ -113,7 +113,7 @@ pub fn service(results: &Results) -> Option<Chart> {
             values: timeline.highest(&backend.buckets, value),
         };
         vec![
-            Mark::Area { ink: Ink::Admitted, series: series(|bucket| bucket.p50_us) },
+            Mark::Line { ink: Ink::Admitted, series: series(|bucket| bucket.p50_us) },
             Mark::Line { ink: Ink::Text, series: series(|bucket| bucket.p99_us) },
         ]
     };
@@ -128,7 +128,7 @@ pub fn service(results: &Results) -> Option<Chart> {
             top_us,
         },
         keys: vec![
-            key(Shape::Area, Ink::Admitted, "half took no longer (p50)"),
+            key(Shape::Line, Ink::Admitted, "half took no longer (p50)"),
             key(Shape::Line, Ink::Text, "99 of 100 took no longer (p99)"),
         ],
         note: |(_, backend)| match &backend.latency_us {

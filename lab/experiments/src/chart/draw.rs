@@ -112,6 +112,10 @@ fn swatch(sheet: &mut Sheet, key: &Key, room: Rect) {
             path.start(At { x, y: middle }).right(x + width);
             sheet.stroke(key.ink, 2.0, path);
         }
+        Shape::Dot => {
+            let at = At { x: x + (width - height + 3.0) / 2.0, y: y + 1.5 };
+            sheet.boxes(key.ink, [Rect { at, width: height - 3.0, height: height - 3.0 }]);
+        }
         Shape::Dashes => dashes(sheet, At { x, y: middle }, x + width),
         Shape::High | Shape::Low => {
             let (top, tall) = lane(key.shape);

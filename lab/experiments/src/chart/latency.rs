@@ -24,9 +24,10 @@ pub fn latency(results: &Results) -> Option<Chart> {
         across: Across::took(least, most),
         scale: Scale::Rows { unit: "case".into() },
         keys: vec![
-            key(Shape::Area, Ink::Admitted, "from the median to the 99th of 100"),
+            key(Shape::Dot, Ink::Admitted, "half took no longer (p50)"),
+            key(Shape::Low, Ink::Waiting, "99 of 100 took no longer (p99)"),
+            key(Shape::High, Ink::Denied, "999 of 1,000 took no longer (p99.9)"),
             key(Shape::Line, Ink::Muted, "up to the longest"),
-            key(Shape::High, Ink::Denied, "the 999th of 1,000"),
         ],
         // As many rows per panel as have room for their names.
         panels: answered.chunks(ROWS).map(panel).collect(),
@@ -53,8 +54,9 @@ fn panel(cases: &[(&CaseResult, &Latency)]) -> Panel {
         note: "from due to answered".into(),
         rows: cases.iter().map(|(case, _)| printable(case.name.as_bytes(), usize::MAX)).collect(),
         marks: vec![
-            marks(Ink::Muted, Shape::Line, |it| it.p99, |it| it.max),
-            marks(Ink::Admitted, Shape::Area, |it| it.p50, |it| it.p99),
+            marks(Ink::Muted, Shape::Line, |it| it.p50, |it| it.max),
+            marks(Ink::Admitted, Shape::Dot, |it| it.p50, |it| it.p50),
+            marks(Ink::Waiting, Shape::Low, |it| it.p99, |it| it.p99),
             marks(Ink::Denied, Shape::High, |it| it.p99_9, |it| it.p99_9),
         ],
     }

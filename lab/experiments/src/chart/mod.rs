@@ -21,6 +21,7 @@ mod label;
 mod latency;
 mod look;
 mod occupancy;
+mod outage;
 mod over_time;
 mod panel;
 mod picture;
@@ -72,7 +73,8 @@ pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
         ("questions", questions(results)),
         ("latency", latency(results)),
     ];
-    charts.into_iter().filter_map(|(name, chart)| Some((name, chart?))).collect()
+    let shaded = |(name, chart): (_, Option<Chart>)| Some((name, outage::shaded(chart?, results)));
+    charts.into_iter().filter_map(shaded).collect()
 }
 
 impl Chart {

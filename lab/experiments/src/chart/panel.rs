@@ -2,6 +2,9 @@
 
 use super::look::Ink;
 
+/// The parts of a whole, in which shares are counted.
+pub(super) const WHOLE: u64 = 1_000_000_000;
+
 /// The quantity on the vertical axis of all panels.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Scale {
@@ -13,6 +16,9 @@ pub(super) enum Scale {
     Counts { unit: String, top: u64 },
     /// A time of at least `least_us` on a logarithmic scale.
     Times { unit: String, least_us: u64, top_us: u64 },
+    /// A share in parts of [`WHOLE`] on a logarithmic scale, and nobody at the bottom; `least` is
+    /// the smallest share above.
+    Shares { unit: String, least: u64 },
     /// A row for each of [`Panel::rows`].
     Rows { unit: String },
 }
@@ -24,8 +30,14 @@ impl Scale {
             | Self::Time { unit, .. }
             | Self::Counts { unit, .. }
             | Self::Times { unit, .. }
+            | Self::Shares { unit, .. }
             | Self::Rows { unit } => unit,
         }
+    }
+
+    /// Whether it is logarithmic: the length of a bar means nothing on it.
+    pub(super) fn is_logarithmic(&self) -> bool {
+        matches!(self, Self::Counts { .. } | Self::Times { .. } | Self::Shares { .. })
     }
 }
 
@@ -43,6 +55,8 @@ pub(super) enum Shape {
     Area,
     Line,
     Dashes,
+    /// A square at one moment.
+    Dot,
     /// In the upper part of a row.
     High,
     /// In the lower part of a row, at half the height.
@@ -73,6 +87,8 @@ pub(super) enum Mark {
     Band { from_us: u64, until_us: u64 },
     /// A horizontal level line.
     Level(f64),
+    /// One point with its name, and a line across the panel.
+    Point { at: u64, value: u64, text: String },
     /// Single moments in rows.
     Moments { ink: Ink, shape: Shape, runs: Vec<Run> },
 }

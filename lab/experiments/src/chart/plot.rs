@@ -6,7 +6,7 @@ use super::Chart;
 use super::axis::{self, Across, Unit};
 use super::label::{Font, LONGEST};
 use super::look::{Ink, Width};
-use super::panel::{Mark, Panel, Scale, Series, Shape};
+use super::panel::{Mark, Panel, Scale, Series, Shape, WHOLE};
 use super::sheet::{At, Path, Rect, Sheet};
 use crate::figure::{real, span};
 use tollgate_logs::text::printable;
@@ -24,6 +24,8 @@ const ROW: f64 = 17.0;
 const LINE: f64 = 14.0;
 /// The length of a dash; the gap after it is a little shorter.
 const DASH: f64 = 5.0;
+/// The side of a dot.
+const DOT: f64 = 7.5;
 
 /// The plot area of a panel: the same for all of them.
 pub(super) struct Plot<'a> {
@@ -70,6 +72,16 @@ impl<'a> Plot<'a> {
             Scale::Time { top_us, .. } => upwards(*top_us, Unit::for_length(*top_us).us),
             Scale::Counts { top, .. } => decades(1, *top, |count| count.to_string()),
             Scale::Times { least_us, top_us, .. } => decades(*least_us, *top_us, span),
+            Scale::Shares { least, .. } => {
+                // One decade more, so that nobody is lower than one client.
+                let says = |share| axis::percent(share, WHOLE);
+                let mut shares = axis::decades(least.saturating_sub(1).max(1), WHOLE, says);
+                if let Some((_, says)) = shares.first_mut() {
+                    *says = "nobody".into();
+                }
+                let widest = shares.iter().map(|(_, says)| TICKS.width(says)).fold(0.0, f64::max);
+                (shares, widest)
+            }
             Scale::Rows { .. } => {
                 let rows = chart.panels.iter().flat_map(|panel| &panel.rows);
                 (Vec::new(), rows.map(|row| TICKS.width(row)).fold(0.0, f64::max))
@@ -196,7 +208,8 @@ impl<'a> Plot<'a> {
             Scale::Count { .. }
             | Scale::Time { .. }
             | Scale::Counts { .. }
-            | Scale::Times { .. } => {
+            | Scale::Times { .. }
+            | Scale::Shares { .. } => {
                 sheet.boxes(Ink::Grid, self.marks.iter().map(upright));
                 let levels = || self.counts.iter().map(|(count, _)| self.y(real(*count), field));
                 sheet.boxes(Ink::Grid, levels().map(level));
@@ -246,24 +259,32 @@ impl<'a> Plot<'a> {
     /// The position of a count.
     fn y(&self, count: f64, field: Rect) -> f64 {
         let top = self.counts.last().map_or(1.0, |(top, _)| real(*top)).max(1.0);
-        let share = match self.scale {
-            Scale::Counts { .. } | Scale::Times { .. } => {
-                let least = self.counts.first().map_or(1.0, |(least, _)| real(*least)).max(1.0);
-                libm::log10(count.max(least) / least) / libm::log10((top / least).max(10.0))
-            }
-            _ => count / top,
+        let share = if self.scale.is_logarithmic() {
+            let least = self.counts.first().map_or(1.0, |(least, _)| real(*least)).max(1.0);
+            libm::log10(count.max(least) / least) / libm::log10((top / least).max(10.0))
+        } else {
+            count / top
         };
         field.at.y + field.height * (1.0 - share.min(1.0))
     }
 
     fn mark(&self, sheet: &mut Sheet, mark: &Mark, rows: &[Row<'_>], field: Rect) {
         match mark {
-            Mark::Area { ink, series } => sheet.fill(*ink, self.outline(series, 0.0, field)),
+            Mark::Area { ink, series } => {
+                sheet.fill(*ink, self.outline(series, 0.0, field));
+                self.cut(sheet, *ink, series, field);
+            }
             Mark::Above { ink, level, series } => {
                 sheet.fill(*ink, self.outline(series, *level, field));
             }
             Mark::Line { ink, series } => {
-                sheet.stroke(*ink, 1.4, self.outline(series, 0.0, field));
+                let width = if self.scale.is_logarithmic() { 2.0 } else { 1.4 };
+                sheet.stroke(*ink, width, self.outline(series, 0.0, field));
+                self.cut(sheet, *ink, series, field);
+            }
+            Mark::Point { at, value, text } => {
+                let place = At { x: self.x(*at), y: self.y(real(*value), field) };
+                self.point(sheet, place, text, field);
             }
             // Drawn before the grid.
             Mark::Band { .. } => {}
@@ -279,15 +300,61 @@ impl<'a> Plot<'a> {
                     *ink,
                     runs.iter().filter_map(|run| {
                         let top = field.at.y + rows.get(run.row)?.top;
+                        let at = |x| At { x, y: top + ROW * above };
+                        let height = ROW * height;
+                        if *shape == Shape::Dot {
+                            let x = self.x(run.from_us) - DOT / 2.0;
+                            return Some(Rect { at: at(x), width: DOT, height });
+                        }
                         let x = self.x(run.from_us).min(field.at.x + field.width - thin);
-                        Some(Rect {
-                            at: At { x, y: top + ROW * above },
-                            width: (self.x(run.to_us) - x).max(thin),
-                            height: ROW * height,
-                        })
+                        let width = (self.x(run.to_us) - x).max(thin);
+                        Some(Rect { at: at(x), width, height })
                     }),
                 );
             }
+        }
+    }
+
+    /// A point with its name beside the line across the panel.
+    fn point(&self, sheet: &mut Sheet, place: At, text: &str, field: Rect) {
+        let At { x, y } = place;
+        let line = At { x: x - 0.75, ..field.at };
+        sheet.boxes(Ink::Text, [Rect { at: line, width: 1.5, ..field }]);
+        for (ink, size) in [(Ink::Paper, DOT + 3.0), (Ink::Text, DOT)] {
+            let at = At { x: x - size / 2.0, y: y - size / 2.0 };
+            sheet.boxes(ink, [Rect { at, width: size, height: size }]);
+        }
+        // A curve that falls leaves room on the right; across the line where that is too little.
+        let wide = TEXT.width(text);
+        let from = (x + GAP).min(field.at.x + field.width - wide).max(field.at.x);
+        let behind = At { x: from - 2.0, y: field.at.y + 2.0 };
+        sheet.boxes(Ink::Paper, [Rect { at: behind, width: wide + 4.0, height: 15.0 }]);
+        let at = At { x: from, y: field.at.y + 14.0 };
+        sheet.text(at, TextAnchor::Start, (TEXT, Ink::Text), text.into());
+    }
+
+    /// Dashes above the panel where values are cut at its top: they are higher.
+    fn cut(&self, sheet: &mut Sheet, ink: Ink, series: &Series, field: Rect) {
+        let Some((top, _)) = self.counts.last() else { return };
+        let mut start = 0_u64;
+        for alike in series.values.chunk_by(|a, b| (a > top) == (b > top)) {
+            let end = start.saturating_add(u64::try_from(alike.len()).unwrap_or(u64::MAX));
+            if alike.first().is_some_and(|value| value > top) {
+                let [from, to] =
+                    [start, end].map(|column| self.x(column.saturating_mul(series.column_us)));
+                // The flat line at the top is no value.
+                let over =
+                    Rect { at: At { x: from, y: field.at.y - 1.5 }, width: to - from, height: 3.0 };
+                sheet.boxes(Ink::Paper, [over]);
+                let starts = std::iter::successors(Some(from), |x| Some(x + 1.6 * DASH));
+                let dashes = starts.take_while(|x| *x < to).map(|x| Rect {
+                    at: At { x, y: field.at.y - 3.0 },
+                    width: DASH.min(to - x),
+                    height: 3.0,
+                });
+                sheet.boxes(ink, dashes);
+            }
+            start = end;
         }
     }
 
@@ -304,7 +371,10 @@ impl<'a> Plot<'a> {
                 [start, end].map(|column| self.x(column.saturating_mul(series.column_us)));
             if value > base {
                 if !is_open {
-                    path.start(At { x: from, y: bottom });
+                    // Nothing rises at the left end of a logarithmic axis: it has no zero.
+                    let is_first = start == 0 && self.scale.is_logarithmic();
+                    let y = if is_first { self.y(value, field) } else { bottom };
+                    path.start(At { x: from, y });
                 }
                 path.down(self.y(value, field)).right(to);
             } else if is_open {
@@ -345,6 +415,7 @@ pub(super) fn lane(shape: Shape) -> (f64, f64) {
         Shape::High => (0.08, 0.5),
         Shape::Low => (0.66, 0.26),
         Shape::Area => (0.25, 0.5),
+        Shape::Dot => (0.28, 0.44),
         Shape::Line | Shape::Dashes => (0.44, 0.12),
     }
 }

@@ -24,7 +24,7 @@ pub fn questions(results: &Results) -> Option<Chart> {
         across: Across::numbers("decisions for each question", whole(most)),
         scale: Scale::Rows { unit: "case".into() },
         keys: vec![Key {
-            shape: Shape::Area,
+            shape: Shape::Dot,
             ink: Ink::Admitted,
             text: "decided for each question".into(),
         }],
@@ -46,7 +46,10 @@ fn whole(ratio: f64) -> u64 {
 }
 
 fn panel(asked: &[Asked<'_>]) -> Panel {
-    let run = |(row, (.., each)): (usize, &Asked<'_>)| Run { row, from_us: 1, to_us: whole(*each) };
+    let run = |(row, (.., each)): (usize, &Asked<'_>)| {
+        let each = whole(*each);
+        Run { row, from_us: each, to_us: each }
+    };
     let row = |(case, _, each): &Asked<'_>| {
         format!("{} ({each:.1})", printable(case.name.as_bytes(), usize::MAX))
     };
@@ -56,7 +59,7 @@ fn panel(asked: &[Asked<'_>]) -> Panel {
         rows: asked.iter().map(row).collect(),
         marks: vec![Mark::Moments {
             ink: Ink::Admitted,
-            shape: Shape::Area,
+            shape: Shape::Dot,
             runs: asked.iter().enumerate().map(run).collect(),
         }],
     }

@@ -34,6 +34,18 @@ fn backend() -> Results {
     run(&experiment, &mut InMemory::default(), |_| ()).unwrap()
 }
 
+/// Four nodes in front of a store.
+fn nodes(away: &str) -> Results {
+    let text = format!(
+        "version = 1\nname = \"nodes\"\nduration = \"4s\"\nbucket = \"100ms\"\n\
+         [[workload]]\narrivals = \"poisson\"\nrate = \"100/s\"\n\
+         [[case]]\nlimits = [{{ per = \"resource\", limit = \"50/s via gcra\" }}]\n\
+         nodes = {{ number = 4, on_failure = \"allow\"{away} }}\n"
+    );
+    let experiment = Experiment::parse("nodes.toml", &text).unwrap();
+    run(&experiment, &mut InMemory::default(), |_| ()).unwrap()
+}
+
 /// All text of a picture.
 fn words(svg: &str) -> Vec<String> {
     let tree = roxmltree::Document::parse(svg).unwrap();
@@ -187,6 +199,71 @@ fn a_backend_has_pictures_of_its_own_with_the_slow_phase_behind_the_marks() {
     let denied = results.cases[1].denied;
     let says = format!("Denied: 0 with no limit, and {denied} with slots.");
     assert_eq!(served(&results).unwrap().says(), says);
+}
+
+/// The length of a bar would depend on where the axis begins.
+#[test]
+fn no_bar_is_on_a_logarithmic_axis() {
+    for (name, results) in edges().into_iter().chain([("slow", backend()), ("nodes", nodes(""))]) {
+        for (file, chart) in all(&results) {
+            for mark in chart.panels.iter().flat_map(|panel| &panel.marks) {
+                let is_bar = match mark {
+                    panel::Mark::Area { .. } | panel::Mark::Above { .. } => {
+                        chart.scale.is_logarithmic()
+                    }
+                    panel::Mark::Moments { shape, .. } => {
+                        *shape == panel::Shape::Area && chart.across.is_logarithmic()
+                    }
+                    _ => false,
+                };
+                assert!(!is_bar, "{name}: {file}: {mark:.200?}");
+            }
+        }
+    }
+}
+
+/// A flat line at the top would look like a value.
+#[test]
+fn values_beyond_the_top_are_drawn_as_cut() {
+    let drawn = |values: Vec<u64>| {
+        let series = panel::Series { column_us: 1, values };
+        let chart = Chart {
+            title: String::new(),
+            says: String::new(),
+            across: Across::Time { end_us: 4, calendar: None },
+            scale: Scale::Count { unit: String::new(), top: 10 },
+            keys: Vec::new(),
+            panels: vec![panel::Panel {
+                name: String::new(),
+                note: String::new(),
+                rows: Vec::new(),
+                marks: vec![panel::Mark::Line { ink: look::Ink::Denied, series }],
+            }],
+            below: None,
+            is_low: false,
+        };
+        let fill = format!("fill=\"{}\"", look::Ink::Denied.colour(Theme::Light).to_svg_string());
+        let svg = chart.svg(LOOKS[0]);
+        let dashes = svg.split("<path").filter(|path| path.contains(&fill));
+        dashes.map(|path| path.matches('Z').count()).sum::<usize>()
+    };
+    assert_eq!(drawn(vec![1, 10, 0, 3]), 0);
+    let [one, two] = [drawn(vec![1, 11, 0, 3]), drawn(vec![1, 11, 900, 3])];
+    assert!(one > 5 && two >= 2 * one - 1, "{one} {two}");
+}
+
+#[test]
+fn an_outage_of_the_store_is_shaded() {
+    let words = "the store is away for some nodes or all";
+    let bands = |away: &str| -> Vec<_> {
+        let charts = all(&nodes(away)).into_iter().filter(|(file, _)| *file != "questions");
+        let band = |mark: &panel::Mark| matches!(mark, panel::Mark::Band { .. });
+        let of = |chart: &Chart| chart.panels.iter().filter(|it| it.marks.iter().any(band)).count();
+        charts.map(|(_, it)| (of(&it), it.keys.iter().any(|key| key.text == words))).collect()
+    };
+    let shaded = bands(", away = [{ number = 2, from = \"1s\", until = \"2s\" }]");
+    assert!(shaded.len() > 1 && shaded.iter().all(|it| *it == (1, true)), "{shaded:?}");
+    assert!(bands("").iter().all(|it| *it == (0, false)));
 }
 
 #[test]

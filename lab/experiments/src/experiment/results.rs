@@ -304,6 +304,21 @@ pub struct NodesResult {
     pub beyond: u64,
     /// How long attempts waited for their answers.
     pub answered_us: Option<Latency>,
+    /// When nodes did not reach the store; left out if they always did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<AwayResult>,
+}
+
+/// A time during which nodes did not reach the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct AwayResult {
+    /// How many of the nodes.
+    pub number: u32,
+    /// Its start, in microseconds from that of the experiment.
+    pub from_us: u64,
+    /// Its end.
+    pub until_us: u64,
 }
 
 /// A distribution of durations, in microseconds; those of answers to three digits.

@@ -6,17 +6,17 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::html::{NAME, POLICY, figure};
 use crate::chart::{page_colours, trade};
-use crate::figure::span;
+use crate::figure::{bytes, parts, real, span};
 use tollgate_logs::advise::{Advice, AdvisedLimit, BusyClient, Outlier, Why, WindowAdvice};
 use tollgate_logs::text::printable;
 use tollgate_logs::time::show;
 
 /// The lines of a curve as text.
-const LINES: usize = 12;
+const LINES: u32 = 12;
 /// The most outliers that are named.
 const OUTLIERS: usize = 5;
-/// The longest bar, in blocks.
-const BAR: u64 = 40;
+/// The places of a dot in a line.
+const PLACES: usize = 32;
 
 /// An advice as one HTML page: the recommendation, the curves, the limits of each strategy, and the
 /// object of `--json` in the element `#results`. Like [`super::html`] it needs nothing else.
@@ -77,25 +77,29 @@ fn lead(advice: &Advice) -> String {
 /// The rates with their bursts.
 fn of_rates(advice: &Advice) -> Markup {
     const TITLES: [&str; 4] =
-        ["longest wait", "in an hour at worst", "clients denied", "outliers denied"];
+        ["longest wait", "units in an hour at worst", "clients denied", "outliers denied"];
     html! {
         h2 { "A rate with a burst" }
         div class="table" role="region" aria-label="rates" tabindex="0" {
             table {
-                thead { tr {
-                    th scope="col" { "limit" }
-                    @for title in TITLES { th scope="col" { (title) } }
-                } }
+                (head("limit", &TITLES))
                 tbody { @for row in &advice.rates { tr {
                     th scope="row" { (row.rate) " burst " (row.burst) }
-                    td data-label=(TITLES[0]) { (span(row.wait_us)) }
-                    td data-label=(TITLES[1]) { (row.worst_hour) }
-                    td data-label=(TITLES[2]) { (row.clients_denied) }
-                    td data-label=(TITLES[3]) { (row.outliers_denied) }
+                    td { (span(row.wait_us)) }
+                    td { (row.worst_hour) }
+                    td { (row.clients_denied) }
+                    td { (row.outliers_denied) }
                 } } }
             }
         }
     }
+}
+
+fn head(first: &str, titles: &[&str]) -> Markup {
+    html! { thead { tr {
+        th scope="col" { (first) }
+        @for title in titles { th scope="col" { (title) } }
+    } } }
 }
 
 /// A busy client, with the statuses, agents and paths of its requests.
@@ -124,44 +128,41 @@ fn of_window(window: &WindowAdvice) -> Markup {
     html! {
         h2 { "Any " (window.window) }
         p {
-            "The demand of clients at their busiest: p50 " (busiest.p50) ", p90 " (busiest.p90)
-            ", p99 " (busiest.p99) ", p99.9 " (busiest.p99_9) ", most " (busiest.max) "."
+            "The demand of clients at their busiest, in units: p50 " (busiest.p50) ", p90 "
+            (busiest.p90) ", p99 " (busiest.p99) ", p99.9 " (busiest.p99_9) ", most "
+            (busiest.max) "."
         }
         @if !window.outliers.is_empty() {
             @let all = outliers(&window.window, &window.outliers, window.outliers_count);
             p { "Outliers: " (all) "." }
         }
-        div class="table" role="region" aria-label=(window.window) tabindex="0" {
-            table {
-                thead { tr {
-                    th scope="col" { "strategy" }
-                    @for title in TITLES { th scope="col" { (title) } }
-                } }
-                tbody { @for row in &window.limits { (of_limit(row)) } }
+        // With a burst the limits are of no window.
+        @if window.limits.iter().any(|row| row.limit.is_some()) {
+            div class="table" role="region" aria-label=(window.window) tabindex="0" {
+                table {
+                    (head("strategy", &TITLES))
+                    tbody { @for row in &window.limits { (of_limit(row)) } }
+                }
             }
         }
     }
 }
 
 const TITLES: [&str; 6] =
-    ["units", "at its worst", "clients denied", "outliers denied", "memory", "Redis"];
+    ["units", "units at its worst", "clients denied", "outliers denied", "memory", "Redis"];
 
 fn of_limit(row: &AdvisedLimit) -> Markup {
     let numbers = [
-        row.units,
-        row.worst_window,
-        row.clients_denied,
-        row.outliers_denied,
-        row.bytes_memory,
-        row.bytes_redis,
+        row.units.to_string(),
+        row.worst_window.to_string(),
+        row.clients_denied.to_string(),
+        row.outliers_denied.to_string(),
+        bytes(row.bytes_memory),
+        bytes(row.bytes_redis),
     ];
     html! { tr {
         th scope="row" { (row.strategy) }
-        @for (title, number) in TITLES.iter().zip(numbers) {
-            td data-label=(title) {
-                @if row.limit.is_some() { (number) } @else { "-" }
-            }
-        }
+        @for number in numbers { td { @if row.limit.is_some() { (number) } @else { "-" } } }
     } }
 }
 
@@ -200,26 +201,51 @@ pub fn advice_curve(advice: &Advice) -> String {
     let Some(curve) = curves.iter().find(|it| it.of == recommended.window) else {
         return String::new();
     };
-    let last = curve.points.len().saturating_sub(1);
-    let lines = LINES.min(curve.points.len());
-    let mut points: Vec<(u64, u64)> = (0..lines)
-        .filter_map(|n| curve.points.get(n * last / lines.saturating_sub(1).max(1)).copied())
-        .collect();
+    let mut points = sampled(&curve.points);
     let chosen = recommended.clients_denied + recommended.outliers_denied;
     points.retain(|(units, _)| *units != recommended.units);
     points.push((recommended.units, chosen));
     points.sort_unstable();
-    let digits = |number: u64| number.to_string().len();
-    let wide = points.iter().map(|(units, _)| digits(*units)).max().unwrap_or(1).max(5);
+    let wide = |number: u64| number.to_string().len();
+    let most = points.iter().map(|(units, _)| wide(*units)).max().unwrap_or(1).max(5);
+    let count = wide(advice.clients);
     let units = if advice.rates.is_empty() { "units" } else { "burst" };
-    let mut text = format!("{units:>wide$}  clients ever denied\n");
+    let mut text = format!("{units:>most$}  clients ever denied\n");
+    let _ = writeln!(text, "{:most$}  (of {}, on a logarithmic scale)", "", advice.clients);
     for (units, denied) in points {
-        // Rounded up: nobody and one are not the same.
-        let blocks = (denied * BAR).div_ceil(advice.clients.max(1));
-        let bar = "█".repeat(usize::try_from(blocks).unwrap_or(0));
-        let gap = if bar.is_empty() { "" } else { " " };
-        let mark = if units == recommended.units { " <- recommended" } else { "" };
-        let _ = writeln!(text, "{units:>wide$}  {bar}{gap}{denied}{mark}");
+        let place = place(denied, advice.clients);
+        let dot = format!("{:place$}●", "");
+        let share = parts(denied, advice.clients);
+        let mark = if units == recommended.units { "  <- recommended" } else { "" };
+        let _ = writeln!(text, "{units:>most$} |{dot:<PLACES$}  {denied:>count$}, {share}{mark}");
     }
     text
+}
+
+/// At most [`LINES`] points of a curve, at even distances on a logarithmic scale.
+fn sampled(curve: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let most = curve.last().map_or(1, |(units, _)| *units);
+    let at = |line: u32| {
+        let units = libm::pow(real(most.max(1)), f64::from(line) / f64::from(LINES - 1));
+        // The last line is the last point, whatever was rounded.
+        curve.iter().rev().find(|(it, _)| line == LINES - 1 || real(*it) <= units * 1.000_001)
+    };
+    let mut points: Vec<_> = (0..LINES).filter_map(at).copied().collect();
+    points.dedup();
+    points
+}
+
+/// The place of a dot: the first for nobody, and the others on a logarithmic scale.
+fn place(denied: u64, clients: u64) -> usize {
+    let decades = libm::log10(real(clients.max(10)));
+    let furthest = u32::try_from(PLACES - 1).unwrap_or(1);
+    let at = |place: &u32| {
+        let reached = f64::from(*place - 1) / f64::from(furthest - 1) * decades;
+        libm::log10(real(denied)) <= reached + 1e-9
+    };
+    if denied == 0 {
+        return 0;
+    }
+    let place = (1..=furthest).find(at).unwrap_or(furthest);
+    usize::try_from(place).unwrap_or(0)
 }

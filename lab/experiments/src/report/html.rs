@@ -219,16 +219,16 @@ fn limits(results: &Results) -> Markup {
                         th scope="col" { "case" }
                         th scope="col" class="words" { "limit" }
                         th scope="col" class="words" { "counts" }
-                        th scope="col" { "peak" }
-                        th scope="col" { "promised" }
+                        th scope="col" { "peak, units" }
+                        th scope="col" { "promised, units" }
                         th scope="col" { "holds" }
                     } }
                     tbody { @for (case, limit) in limits { tr {
                         th scope="row" { (tag(&case.name)) }
                         td class="words" data-label="limit" { (tag(&limit.limit)) }
                         td class="words" data-label="counts" { (tag(&counts(limit))) }
-                        td data-label="peak" { (limit.peak) }
-                        td data-label="promised" { (limit.promise) }
+                        td data-label="peak, units" { (limit.peak) }
+                        td data-label="promised, units" { (limit.promise) }
                         td.broken[!limit.holds] data-label="holds" {
                             @if limit.holds { "yes" } @else { "no" }
                         }
@@ -322,7 +322,8 @@ fn made(results: &Results) -> Markup {
         h2 { "How it was made" }
         dl {
             dt { "experiment" } dd { (name(&results.name)) }
-            dt { "seed" } dd { (results.seed) }
+            // Nothing of a log is by chance.
+            @if results.start_us.is_none() { dt { "seed" } dd { (results.seed) } }
             dt { "duration" } dd { (span(results.duration_us)) }
             dt { "one bucket" } dd { (span(results.bucket_us)) }
             @if let Some(live) = &results.live {

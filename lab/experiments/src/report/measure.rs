@@ -26,6 +26,7 @@ pub(super) enum Value {
     Index(Option<f64>),
     Times(Option<f64>),
     Bytes(Option<f64>),
+    AllBytes(Option<u64>),
     /// Microseconds with fractions.
     Micros(Option<f64>),
     /// A mean number.
@@ -44,6 +45,7 @@ impl Value {
             Self::Index(index) => finite(index).map(|index| format!("{index:.3}")),
             Self::Times(times) => finite(times).map(|times| format!("{times:.1}x")),
             Self::Bytes(bytes) => finite(bytes).map(|bytes| format!("{bytes:.0} B")),
+            Self::AllBytes(bytes) => bytes.map(|bytes| format!("{bytes} B")),
             Self::Micros(us) => finite(us).map(|us| format!("{us:.1} us")),
             Self::Mean(mean) => finite(mean).map(|mean| format!("{mean:.2}")),
             Self::Rate(rate) => finite(rate).map(|rate| format!("{rate:.1}/s")),
@@ -54,7 +56,9 @@ impl Value {
     /// The form in the JSON.
     pub(super) fn exact(self) -> String {
         let text = match self {
-            Self::Count(count) | Self::Wait(count) => serde_json::to_string(&count),
+            Self::Count(count) | Self::Wait(count) | Self::AllBytes(count) => {
+                serde_json::to_string(&count)
+            }
             Self::Share(real)
             | Self::Index(real)
             | Self::Times(real)
@@ -178,7 +182,7 @@ static ALL: [Measure; 55] = [
         id: "bytes",
         title: "bytes in all",
         means: "The maximum memory of the store for all keys of this case together.",
-        value: |case| Value::Count(case.bytes),
+        value: |case| Value::AllBytes(case.bytes),
     },
     Measure {
         id: "queue.done",
@@ -413,6 +417,9 @@ static ALL: [Measure; 55] = [
     },
 ];
 
+/// The measures that tell of clients that try again.
+const OF_RETRIES: [&str; 4] = ["attempts", "retries", "never_served", "longest_wait_us"];
+
 /// The titles of `admitted` and `denied` if all cases are queues.
 static QUEUE_TITLES: [Measure; 2] = [
     Measure {
@@ -457,13 +464,16 @@ fn latency<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {
 pub(super) fn applicable(results: &Results) -> Vec<&'static Measure> {
     let has_some =
         |measure: &&Measure| results.cases.iter().any(|case| !(measure.value)(case).is_none());
+    // Clients of a log do not try again as the lab's do: these are the numbers of others, or 0.
+    let is_replay = results.start_us.is_some() && results.cases.iter().all(|it| it.retries == 0);
+    let tells = |measure: &&Measure| !(is_replay && OF_RETRIES.contains(&measure.id));
     let [admitted, _] = results.words();
     let is_all_queues = QUEUE_TITLES.iter().any(|measure| measure.title == admitted);
     let named = |measure: &'static Measure| {
         let other = QUEUE_TITLES.iter().find(|other| is_all_queues && other.id == measure.id);
         other.unwrap_or(measure)
     };
-    ALL.iter().filter(has_some).map(named).collect()
+    ALL.iter().filter(has_some).filter(tells).map(named).collect()
 }
 
 #[cfg(test)]
@@ -481,6 +491,7 @@ mod tests {
             (Value::Index(Some(0.812_3)), "0.812", "0.8123"),
             (Value::Times(Some(3.25)), "3.2x", "3.25"),
             (Value::Bytes(Some(48.0)), "48 B", "48.0"),
+            (Value::AllBytes(Some(217_368)), "217368 B", "217368"),
             (Value::Micros(Some(10.94)), "10.9 us", "10.94"),
             (Value::Mean(Some(1.0)), "1.00", "1.0"),
             (Value::Rate(Some(9.966_7)), "10.0/s", "9.9667"),

@@ -7,7 +7,7 @@ mod measure;
 mod paragraph;
 mod text;
 
-pub use crate::figure::span;
+pub use crate::figure::{bytes, span};
 pub use advice::{advice_curve, advice_html, group_name, outliers};
 pub use html::html;
 pub use text::text;

@@ -235,8 +235,7 @@ fn an_advice_is_a_page_with_curves_and_a_curve_of_text() {
     for text in [
         &advice.recommended.limit,
         "Facts that are not in the log",
-        "clients ever \
-                                             denied",
+        "share of the clients that are ever denied",
     ] {
         assert!(page.contains(text), "{text}");
     }
@@ -244,8 +243,14 @@ fn an_advice_is_a_page_with_curves_and_a_curve_of_text() {
     assert_eq!(curve.matches("<- recommended").count(), 1);
     let chosen = curve.lines().find(|line| line.contains("<-")).unwrap();
     assert!(chosen.trim_start().starts_with(&advice.recommended.units.to_string()), "{chosen}");
-    let bars: Vec<usize> = curve.lines().map(|line| line.matches('█').count()).collect();
-    assert!(bars.len() > 5 && bars[1..].is_sorted_by(|a, b| a >= b), "{curve}");
+    let dots: Vec<usize> = curve.lines().skip(2).map(|line| line.find('●').unwrap()).collect();
+    assert!(dots.len() > 5 && dots.is_sorted_by(|a, b| a >= b), "{curve}");
+    assert!(dots[0] > *dots.last().unwrap() + 15, "{curve}");
+    assert!(curve.lines().all(|line| line.chars().count() <= 80), "{curve}");
+    // The share of the limit is marked in the picture too, and nothing on it is a bar.
+    assert!(page.contains(">nobody</text>") && page.contains(">100%</text>"));
+    let limit = advice.curves()[0].limit.unwrap();
+    assert_eq!(page.matches(&format!(">{limit}</text>")).count(), 2, "at both widths");
     // A hostile name stays a text.
     let mut advice = advice;
     advice.by = HOSTILE[0].to_owned();

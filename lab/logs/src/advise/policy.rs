@@ -15,7 +15,7 @@ pub const NAME: &str = "advised";
 const EVERYBODY: &str = "everybody=all";
 
 /// The width of a comment.
-const WIDTH: usize = 98;
+const WIDTH: usize = 76;
 
 /// The dimensions of the subject in a policy file, for a `--by` option.
 pub(super) fn dimensions(by: &By) -> Vec<String> {

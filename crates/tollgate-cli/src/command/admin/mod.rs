@@ -12,12 +12,12 @@ use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use tollgate_server::{Address, Operation};
+use tollgate_server::Operation;
 
 use crate::args::{
     Admin, AdminAction, AdminCount, AdminService, CreditArgs, RulingArgs, RulingTarget, TopBy,
 };
-use crate::client;
+use crate::client::{Service, Wanted};
 use crate::input::{costs, delta, secret, shown, wait};
 use crate::show::{self, Output};
 
@@ -26,6 +26,9 @@ pub(super) use self::json::{list, text_of};
 
 /// The environment variable with the administrators' token, which keeps it out of process lists.
 const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
+
+/// The address that is asked.
+const ADMIN: Wanted = Wanted { line: "admin", example: "127.0.0.1:8701" };
 
 /// The part of a request that differs between operations.
 pub(super) enum Payload {
@@ -182,14 +185,7 @@ fn limits_body(limits: &[String]) -> Result<Value> {
 
 /// The service's answer; a refusal is an error with the service's text.
 pub(super) fn ask(args: &AdminService, operation: Operation, payload: Payload) -> Result<Value> {
-    let address: Address = args.at.parse().map_err(|_| {
-        anyhow!(
-            "`{}` is not an address: write HOST:PORT, e.g. `127.0.0.1:8701`, or `unix:/PATH`, as \
-             the \
-             service's `--admin`",
-            shown(&args.at)
-        )
-    })?;
+    let service = Service::parse(&args.at, ADMIN)?;
     let mut request = Request::builder().method(operation.method()).header(HOST, "localhost");
     if let Some(token) = secret(TOKEN)? {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
@@ -204,7 +200,7 @@ pub(super) fn ask(args: &AdminService, operation: Operation, payload: Payload) -
         }
     };
     let request = request.context("cannot build a request from this")?;
-    let answer = client::ask(&address, request, wait(&args.timeout)?).with_context(|| {
+    let answer = service.ask(request, wait(&args.timeout)?).with_context(|| {
         format!(
             "{} does not answer: give the address of the service's `--admin` with --at",
             args.at
@@ -216,10 +212,14 @@ pub(super) fn ask(args: &AdminService, operation: Operation, payload: Payload) -
     })?;
     if !status.is_success() {
         let detail = body["detail"].as_str().unwrap_or("the answer gives no reason");
-        let remedy = if status == http::StatusCode::UNAUTHORIZED {
-            format!(": set {TOKEN} in the environment of this command")
-        } else {
-            String::new()
+        let remedy = match status {
+            http::StatusCode::UNAUTHORIZED => {
+                format!(": set {TOKEN} in the environment of this command")
+            }
+            http::StatusCode::NOT_FOUND if detail.contains(path) => {
+                format!(": give the address that `serve` prints after `{}`", ADMIN.line)
+            }
+            _ => String::new(),
         };
         bail!("{status}: {detail}{remedy}");
     }

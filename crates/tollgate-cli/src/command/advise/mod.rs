@@ -6,7 +6,6 @@ mod text;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::ProgressBar;
 use serde::Serialize;
 use tollgate::{LimitSet, Period};
 use tollgate_logs::advise::{Go, Options, Progress, Step, Target, advise_each};
@@ -104,8 +103,8 @@ impl Read<'_> {
         if let Some(path) = &self.args.apply {
             out.line(files::next_steps(path))?;
         } else if self.args.policy.is_none() {
-            let policy = text::policy(policy);
-            out.line(format!("\nThe policy file (--policy FILE writes it):\n\n{policy}"))?;
+            out.line("\nThe policy file (--policy FILE writes it):\n")?;
+            out.exact(&format!("{}\n", text::policy(policy)))?;
         }
         Ok(())
     }
@@ -155,7 +154,7 @@ fn with_bar<T>(
     stop: &Stop,
     advise: impl FnOnce(&mut Go<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let bar = ProgressBar::new(0).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
+    let bar = show::progress(Some(0)).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
     let advice = advise(&mut |progress: Progress| {
         bar.set_message(match progress.step {
             Step::Replay(strategy) => strategy.name(),

@@ -1,14 +1,13 @@
 //! An advice as text for a terminal.
 
-use comfy_table::Table;
-use tollgate_experiments::report::{advice_curve, group_name, outliers, span};
+use tollgate_experiments::report::{advice_curve, bytes, group_name, outliers, span};
 use tollgate_logs::advise::{
     Advice, AdvisedLimit, Busiest, BusyClient, Checked, EachAdvice, Group, WindowAdvice,
 };
 use tollgate_logs::text::printable;
 
 use crate::command::log::share;
-use crate::show::{self, wrapped};
+use crate::show::{self, Table, wrapped};
 
 /// The most characters of an agent or a path: a line has 80.
 const SHOWN_VALUE: usize = 65;
@@ -325,14 +324,4 @@ fn cells(row: &AdvisedLimit) -> [String; 9] {
         bytes(row.bytes_memory),
         bytes(row.bytes_redis),
     ]
-}
-
-/// A number of bytes, rounded up, in a suitable unit.
-fn bytes(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
-    let unit = UNITS.into_iter().find(|(unit, _)| bytes >= 10 * unit);
-    unit.map_or_else(
-        || format!("{bytes} B"),
-        |(unit, name)| format!("{} {name}", bytes.div_ceil(unit)),
-    )
 }

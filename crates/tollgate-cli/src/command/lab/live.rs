@@ -48,8 +48,8 @@ pub(super) fn run(
     redis: Option<Options>,
     stop: &Stop,
 ) -> Result<(Results, Option<Error>)> {
-    let bar =
-        ProgressBar::new(1_000).with_style(show::bar("{msg:24} {bar:30} {percent} %, {eta} to go"));
+    let bar = show::progress(Some(1_000))
+        .with_style(show::bar("{msg:24} {bar:30} {percent} %, {eta} to go"));
     let driver = Driver { experiment, stop, bar };
     let ran = match redis {
         // With this maximum, questions wait in this driver and not in the client.

@@ -11,7 +11,6 @@ mod write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use indicatif::ProgressBar;
 use tollgate_experiments::experiment::{self, Experiment, Progress, Queueing, Results, Timings};
 use tollgate_experiments::{Error, report};
 use tollgate_logs::{Decider, Event, InMemory, PerLimits, Verdict};
@@ -22,9 +21,6 @@ use crate::redis_decider::{RedisDecider, redis};
 use crate::show::{self, Output};
 use crate::stop::Stop;
 use write::Files;
-
-/// The output width without a terminal.
-const WIDTH: usize = 100;
 
 pub(crate) fn lab(args: &Lab, out: &mut Output) -> Result<u8> {
     match args {
@@ -167,7 +163,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     if common.json {
         out.json(&results)?;
     } else {
-        out.text(&report::text(&results, width()))?;
+        out.text(&report::text(&results, show::columns()))?;
         let speed = if common.live {
             real_time(&results, begun.elapsed())
         } else {
@@ -195,7 +191,7 @@ pub(super) fn run(
     decider: &mut impl Decider,
     took: &mut Timings,
 ) -> Result<Results, Error> {
-    let bar = ProgressBar::new(1_000).with_style(show::bar("{msg:24} {bar:30} {percent} %"));
+    let bar = show::progress(Some(1_000)).with_style(show::bar("{msg:24} {bar:30} {percent} %"));
     let results = experiment::run(experiment, decider, |progress: Progress| {
         if let Some(case) = experiment.cases.get(progress.case) {
             bar.set_message(case.name.clone());
@@ -207,12 +203,6 @@ pub(super) fn run(
     });
     bar.finish_and_clear();
     results
-}
-
-/// The width of the terminal.
-fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    columns.filter(|columns| *columns >= 40).unwrap_or(WIDTH)
 }
 
 /// Where the time was spent.

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::ProgressBar;
 pub(super) use rules::{Csv, Rules, deciding};
 use tollgate_logs::policy::Requests;
 use tollgate_logs::{By, Error, Hints, Lines, Progress, Summary, Traffic};
@@ -110,8 +109,8 @@ impl LogOptions {
         if summary.whole_seconds && self.spread.is_none() {
             notes.push(
                 "all stamps are whole seconds: requests of one second look simultaneous, and \
-                 limits\n  over a few seconds or less look harsher than they are; `--spread 1` \
-                 places each\n  request at random within its second (any number is a seed)"
+                 limits over a few seconds or less look harsher than they are; `--spread 1` \
+                 places each request at random within its second (any number is a seed)"
                     .to_owned(),
             );
         }
@@ -149,7 +148,7 @@ fn read<T>(
     logs: &[PathBuf],
     reading: impl FnOnce(Lines, &mut dyn FnMut(Progress)) -> Result<T, Error>,
 ) -> Result<T> {
-    let bar = ProgressBar::new_spinner().with_message("reading");
+    let bar = show::progress(None).with_message("reading");
     let known = show::bar("{msg:20} {bar:30} {bytes}/{total_bytes}");
     let mut update = |progress: Progress| {
         if let Some(total) = progress.total_bytes {

@@ -4,7 +4,6 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::ProgressBar;
 use tempfile::NamedTempFile;
 use tollgate_logs::policy::{Go, PolicyReading, Requests, limits_as_policies};
 use tollgate_logs::{Error, csv_text};
@@ -74,7 +73,7 @@ pub(crate) fn deciding<T>(
     stop: &Stop,
     decide: impl FnOnce(&mut Go<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let bar = ProgressBar::new(0).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
+    let bar = show::progress(Some(0)).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
     bar.set_message("deciding");
     let decided = decide(&mut |(done, total)| {
         bar.set_length(total);

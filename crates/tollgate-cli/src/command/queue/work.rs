@@ -68,7 +68,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     if !args.until_empty {
         announce(&queue).await?;
     }
-    let log = StderrLog { is_all: args.verbose };
+    let log = StderrLog { is_all: show::is_verbose() };
     let runner = Arc::new(CommandRunner {
         command: args.exec.clone(),
         timeout,

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use comfy_table::Table;
-use indicatif::ProgressBar;
 use tollgate_experiments::experiment::{Experiment, Timings};
 use tollgate_experiments::report::html;
 use tollgate_logs::replay::{self as replaying, CaseReport, Plan, Report, StrategyChoice};
@@ -19,7 +17,7 @@ use crate::args::Replay;
 use crate::file::{beside, persist};
 use crate::input::shown;
 use crate::redis_decider::{RedisDecider, redis};
-use crate::show::{self, Output};
+use crate::show::{self, Output, Table};
 use crate::stop::Stop;
 
 mod policies;
@@ -152,7 +150,7 @@ fn with_bar(
     replay: impl FnOnce(&mut dyn FnMut(replaying::Progress)) -> Result<Report, Error>,
 ) -> Result<Report, Error> {
     let total = traffic.summary.events.saturating_mul(plan.cases.len() as u64);
-    let bar = ProgressBar::new(total).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
+    let bar = show::progress(Some(total)).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
     let report = replay(&mut |progress| {
         if let Some(case) = plan.cases.get(progress.case) {
             bar.set_message(case.strategy.clone());

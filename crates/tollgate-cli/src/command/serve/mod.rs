@@ -12,6 +12,7 @@ use core::future::pending;
 use core::pin::pin;
 use std::time::Duration;
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -26,7 +27,7 @@ use self::signals::{ServiceSignal, Signals};
 use self::waiting::Waiting;
 use crate::args::{LogDenials, LogForm, Serve, TlsFor};
 use crate::input::{bytes, wait};
-use crate::show::{Output, duration};
+use crate::show::{self, Output, duration};
 use crate::store::{service_queues, service_store};
 
 /// The policies if no file is given.
@@ -249,13 +250,13 @@ fn check_log(args: &Serve) -> Result<Option<CheckLog>> {
 }
 
 fn log(form: LogForm) -> Result<()> {
-    use std::io::IsTerminal as _;
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+    let level = if show::is_quiet() { tracing::Level::WARN } else { tracing::Level::INFO };
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(colours)
         .with_target(false)
-        .with_max_level(tracing::Level::INFO);
+        .with_max_level(level);
     let started = match form {
         LogForm::Text => builder.try_init(),
         LogForm::Json => builder.json().flatten_event(true).try_init(),
@@ -350,7 +351,8 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
         return Ok(());
     }
     out.line("\ntry")?;
-    tries.iter().try_for_each(|line| out.line(format!("  {line}")))
+    // Not wrapped: they are copied into a shell.
+    tries.iter().try_for_each(|line| out.exact(&format!("  {line}\n")))
 }
 
 /// Envoy's question about an address, in a domain that has rules, quoted for a shell.

@@ -3,12 +3,11 @@
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use comfy_table::Table;
 use serde_json::Value;
 
 use crate::command::admin::{list, text_of};
 use crate::input::shown;
-use crate::show;
+use crate::show::{self, Table};
 
 /// Rows of each table without a window.
 const PLAIN: Rows = Rows { limits: 20, denied: 5, asked: 5, queues: 100, shadows: 20 };
@@ -155,13 +154,9 @@ fn text(figures: &Value, sort: Sort, rows: Rows, columns: Option<u16>) -> String
         queue_table(list(&figures["queues"]), rows.queues),
         shadow_table(&shadows, rows.shadows),
     ];
-    for mut table in tables {
-        if table.row_count() > 0 {
-            if let Some(columns) = columns {
-                table.set_width(columns);
-            }
-            text.push_str(&format!("\n{table}\n"));
-        }
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        let shown = columns.map_or_else(|| table.to_string(), |it| table.within(it.into()));
+        text.push_str(&format!("\n{shown}\n"));
     }
     text
 }

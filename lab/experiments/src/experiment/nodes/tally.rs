@@ -3,11 +3,12 @@
 use tollgate_lease::LeasedCounters;
 use tollgate_policy::Authority;
 
+use super::case::Away;
 use super::{NodeFacts, NodesCase};
 use crate::experiment::Case;
 use crate::experiment::latency_histogram::LatencyHistogram;
 use crate::experiment::measure::rounded;
-use crate::experiment::results::{CaseResult, NodesResult};
+use crate::experiment::results::{AwayResult, CaseResult, NodesResult};
 
 /// The decisions of attempts so far.
 pub(in crate::experiment) struct Tally {
@@ -85,9 +86,15 @@ impl Tally {
             difference: admitted_alone.filter(|alone| *alone > 0).map(more).map(rounded),
             beyond,
             answered_us: self.answered.read(),
+            away: nodes.away.iter().map(|away| away_of(away, nodes.number)).collect(),
         };
         CaseResult { nodes: Some(result), ..measured }
     }
+}
+
+fn away_of(away: &Away, nodes: u32) -> AwayResult {
+    let Away { number, from_us, until_us } = *away;
+    AwayResult { number: number.unwrap_or(nodes), from_us, until_us }
 }
 
 /// The counters of all nodes together.
