@@ -1,19 +1,21 @@
-//! The backend that answers the questions of a case in real time: the store, or nodes in front of
-//! it.
+//! The backend that answers the questions of a case in real time: the store, nodes in front of it,
+//! or a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tollgate::{Limiter, Store};
+use tollgate::{Limiter, Store, StoreError};
 use tollgate_experiments::experiment::live::{DueAttempt, TimedAnswer};
-use tollgate_experiments::experiment::{Case, Node, NodeAnswer, Spread};
+use tollgate_experiments::experiment::{Case, Node, NodeAnswer, QueueCase, QueueHandles, Spread};
 use tollgate_logs::decide::ask;
 use tollgate_logs::{PerLimits, Verdict};
 use tollgate_policy::Authority;
+use tollgate_queue::{AnyQueues, OfferOutcome};
 
 use super::begin::Begin;
 use super::cut_off::CutOff;
+use super::workers;
 
 /// The backend that answers the questions of a case.
 pub(super) enum Front<S> {
@@ -21,6 +23,8 @@ pub(super) enum Front<S> {
     Store(Limiter<S>),
     /// Nodes in front of it.
     Nodes(Vec<Node<CutOff<S>>>, Spread),
+    /// A queue, to which attempts are offered.
+    Queue(QueueHandles<AnyQueues>, QueueCase),
 }
 
 /// An answer, to be measured; of a node with the authority that decided.
@@ -95,6 +99,36 @@ pub(super) async fn put<S: Store>(
                 (TimedAnswer { sent_us, decided_us, answered_us, verdict }, Some(authority))
             })
         }
+        Front::Queue(handles, _) => {
+            let offered = handles.producer.offer(&workers::job(sent_us)).await;
+            let answered_us = begin.now_us();
+            offered.map_err(store_error).map(|outcome| {
+                let verdict = verdict_of(&outcome);
+                let decided_us = begin.store_us.saturating_add(answered_us);
+                (TimedAnswer { sent_us, decided_us, answered_us, verdict }, None)
+            })
+        }
     };
     CallResult { question, answer }
+}
+
+/// The verdict on an offer, as in simulated time.
+fn verdict_of(outcome: &OfferOutcome) -> Verdict {
+    match outcome {
+        OfferOutcome::Accepted { .. } => Verdict::new(true, None),
+        OfferOutcome::Full { retry_after, .. } => {
+            Verdict::new(false, retry_after.and_then(|it| u64::try_from(it.as_micros()).ok()))
+        }
+        // No job here has a deduplication id, or a client.
+        _ => Verdict::new(false, None),
+    }
+}
+
+/// The error of a queue as that of a store.
+pub(super) fn store_error(error: tollgate_queue::Error) -> tollgate::Error {
+    match error {
+        tollgate_queue::Error::Store(error) => error.into(),
+        tollgate_queue::Error::Rate(error) => error,
+        other => StoreError::permanent(other.to_string()).into(),
+    }
 }
