@@ -1,13 +1,13 @@
 //! Charts of an experiment: the admitted units over time, the occupancy of the window, the admitted
 //! clients, the keys and bytes of the store, and in real time the latencies of answers.
 //!
-//! [`over_time`], [`edge()`], [`occupancy`], [`raster()`], [`kept()`] and [`latency()`] build a chart; for queues
-//! [`offers`], [`depth`] and [`waits`], for a backend [`in_flight`], [`service`] and [`served`],
-//! for nodes [`questions()`], and [`race()`]. [`all`] returns the charts that apply, and a [`Look`] sets how
-//! they are drawn. Charts over time have one panel per case,
-//! one below the other, on the same axes, so that cases can be compared vertically. They have at
-//! most 600 columns of time. For a longer series each column shows its highest bucket, so that a
-//! spike keeps its height.
+//! [`over_time`], [`edge()`], [`occupancy`], [`raster()`], [`kept()`] and [`latency()`] build a
+//! chart; for queues [`offers`], [`depth`] and [`waits`], for a backend [`in_flight`], [`service`]
+//! and [`served`], for nodes [`questions()`], and [`race()`]. [`all`] returns the charts that
+//! apply, and a [`Look`] sets how they are drawn. Charts over time have one panel per case, one
+//! below the other, on the same axes, so that cases can be compared vertically. They have at most
+//! 600 columns of time. For a longer series each column shows its highest bucket, so that a spike
+//! keeps its height.
 //!
 //! Layout and axes are our own, not the plots of the drawing crate: panels must be aligned, at two
 //! widths, and ten thousand attempts should be one path instead of as many circles.

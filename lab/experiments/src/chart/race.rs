@@ -46,11 +46,9 @@ pub fn race(results: &RaceResults) -> Chart {
 
 fn says(results: &RaceResults) -> String {
     let RaceResults { limit, clients, check_then_increment, overshoot, atomic, .. } = *results;
-    let more =
-        if overshoot == 0 { "none too many".into() } else { format!("{overshoot} too many") };
     format!(
-        "Of {}, {limit} may pass. {check_then_increment} passed that looked first and counted \
-         then, {more}; by one atomic check {atomic} passed.",
+        "Of {}, {limit} may pass. {check_then_increment} passed by looking first and counting \
+         then, {overshoot} too many; {atomic} by one atomic check.",
         plural(clients, "client")
     )
 }
@@ -74,7 +72,7 @@ mod tests {
         assert_eq!(within.iter().map(|run| run.to_us).collect::<Vec<_>>(), [5, 5]);
         let over: Vec<_> = over.iter().map(|run| (run.row, run.from_us, run.to_us)).collect();
         assert_eq!(over, [(0, 5, through)]);
-        let says = format!("{through} passed that looked first and counted then, {} ", through - 5);
+        let says = format!("{through} passed by looking first and counting then, {} ", through - 5);
         assert!(chart.says().contains(&says), "{}", chart.says());
     }
 }

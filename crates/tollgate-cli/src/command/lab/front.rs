@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tollgate::{Limiter, Store, StoreError};
+use tollgate::{Limiter, Store};
 use tollgate_experiments::experiment::live::{DueAttempt, TimedAnswer};
 use tollgate_experiments::experiment::{Case, Node, NodeAnswer, QueueCase, QueueHandles, Spread};
 use tollgate_logs::decide::ask;
 use tollgate_logs::{PerLimits, Verdict};
 use tollgate_policy::Authority;
-use tollgate_queue::{AnyQueues, OfferOutcome};
+use tollgate_queue::AnyQueues;
 
 use super::begin::Begin;
 use super::cut_off::CutOff;
-use super::workers;
+use super::offers::{job, store_error, verdict_of};
 
 /// The backend that answers the questions of a case.
 pub(super) enum Front<S> {
@@ -100,7 +100,7 @@ pub(super) async fn put<S: Store>(
             })
         }
         Front::Queue(handles, _) => {
-            let offered = handles.producer.offer(&workers::job(sent_us)).await;
+            let offered = handles.producer.offer(&job(sent_us)).await;
             let answered_us = begin.now_us();
             offered.map_err(store_error).map(|outcome| {
                 let verdict = verdict_of(&outcome);
@@ -110,25 +110,4 @@ pub(super) async fn put<S: Store>(
         }
     };
     CallResult { question, answer }
-}
-
-/// The verdict on an offer, as in simulated time.
-fn verdict_of(outcome: &OfferOutcome) -> Verdict {
-    match outcome {
-        OfferOutcome::Accepted { .. } => Verdict::new(true, None),
-        OfferOutcome::Full { retry_after, .. } => {
-            Verdict::new(false, retry_after.and_then(|it| u64::try_from(it.as_micros()).ok()))
-        }
-        // No job here has a deduplication id, or a client.
-        _ => Verdict::new(false, None),
-    }
-}
-
-/// The error of a queue as that of a store.
-pub(super) fn store_error(error: tollgate_queue::Error) -> tollgate::Error {
-    match error {
-        tollgate_queue::Error::Store(error) => error.into(),
-        tollgate_queue::Error::Rate(error) => error,
-        other => StoreError::permanent(other.to_string()).into(),
-    }
 }

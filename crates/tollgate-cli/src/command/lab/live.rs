@@ -18,7 +18,8 @@ use tollgate_redis::{Options, RedisStore};
 
 use super::begin::{Begin, micros};
 use super::cut_off::CutOff;
-use super::front::{CallResult, Front, Returning, put, store_alone, store_error};
+use super::front::{CallResult, Front, Returning, put, store_alone};
+use super::offers::store_error;
 use super::workers::Workers;
 use crate::redis_decider::{clear, open_run, run_name};
 use crate::show;
@@ -82,10 +83,7 @@ impl RedisRun<'_> {
     async fn clear(&mut self) -> Result<()> {
         if let Some(queue) = self.queue.take() {
             queue.remove().await.map_err(store_error).with_context(|| {
-                format!(
-                    "the queue `{}` could not be removed: try `tollgate queue remove`",
-                    queue.name()
-                )
+                format!("a queue is left: try `tollgate queue remove {}`", queue.name())
             })?;
         }
         match self.store.take() {
@@ -192,7 +190,7 @@ impl Driver<'_> {
         Ok(cut)
     }
 
-    /// What answers the questions of a case on Redis.
+    /// The backend that answers the questions of a case on Redis.
     async fn front(
         &self,
         redis: &mut RedisRun<'_>,
@@ -280,11 +278,12 @@ impl Driver<'_> {
         let mut in_flight: JoinSet<CallResult> = JoinSet::new();
         let mut sent = 0_u64;
         loop {
-            while let Some(done) = in_flight.try_join_next() {
-                settle(&mut live, done?);
-            }
+            // Deliveries first: they make room for the offers after them.
             if let Some(workers) = &mut workers {
                 workers.settle(&mut live);
+            }
+            while let Some(done) = in_flight.try_join_next() {
+                settle(&mut live, done?);
             }
             let now_us = begin.now_us();
             self.progress(place, now_us);

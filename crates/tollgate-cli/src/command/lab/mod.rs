@@ -4,6 +4,7 @@ mod begin;
 mod cut_off;
 mod front;
 mod live;
+mod offers;
 mod race;
 mod redis_queues;
 mod timeseries;

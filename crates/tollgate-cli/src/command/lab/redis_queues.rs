@@ -15,7 +15,7 @@ use tollgate_queue::{
 };
 use tollgate_redis::Options;
 
-use super::front::store_error;
+use super::offers::store_error;
 use crate::redis_decider::run_name;
 use crate::store;
 
@@ -34,7 +34,7 @@ impl QueuesOnRedis {
         Ok(Self { options, runtime: store::runtime()?, run, opened: Vec::new() })
     }
 
-    /// Removes the queues.
+    /// Removes the queues. The counts of their rates expire with their windows.
     pub(super) fn clear(&mut self) -> Result<(), tollgate::Error> {
         for queue in self.opened.drain(..) {
             self.runtime.block_on(queue.remove()).map_err(store_error)?;

@@ -8,14 +8,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tollgate_experiments::experiment::live::Live;
 use tollgate_experiments::experiment::{QueueCase, QueueHandles};
-use tollgate_queue::{AnyQueues, Error, Job};
+use tollgate_queue::{AnyQueues, Error};
 
 use super::begin::Begin;
 use super::front::Front;
+use super::offers::offered_us;
 use crate::show;
-
-/// The field of a job with the time of its offer, in microseconds since the start of the case.
-const OFFERED: &str = "offered_us";
 
 /// The longest pause of an idle worker between two looks at the queue.
 const IDLE: Duration = Duration::from_secs(1);
@@ -25,11 +23,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The most reports in memory. Beyond it workers wait until the driver has read some.
 const MAX_REPORTS: usize = 4_096;
-
-/// A job that is offered at this time.
-pub(super) fn job(now_us: u64) -> Job {
-    Job::new().field(OFFERED, now_us.to_string())
-}
 
 /// A report of a worker.
 enum Report {
@@ -107,8 +100,8 @@ async fn turn(
         return Ok(());
     };
     let (at, at_us) = (Instant::now(), begin.now_us());
-    let offered_us = job.text(OFFERED).and_then(|us| us.parse().ok()).unwrap_or(at_us);
-    let waited_us = at_us.saturating_sub(offered_us);
+    let since_us = offered_us(&job).unwrap_or(at_us);
+    let waited_us = at_us.saturating_sub(since_us);
     reports.send(Report::Taken { at_us, waited_us }).await?;
     sleep_until(at + Duration::from_micros(case.work_us)).await;
     match handles.consumer.ack(&[job.id]).await {

@@ -42,7 +42,9 @@ impl<'e> LiveQueue<'e> {
         self.in_flight += in_flight;
         let out = if self.setting.counts == Counts::All { self.in_flight } else { 0 };
         self.measures.pass(now_us);
-        self.measures.depth(u64::try_from(self.waiting + out).unwrap_or(0));
+        let depth = u64::try_from(self.waiting + out).unwrap_or(0);
+        // A queue holds no more; an offer that is reported before an earlier delivery looks so.
+        self.measures.depth(depth.min(self.setting.bound));
     }
 
     /// The results, with the queue's own counts at this time.
