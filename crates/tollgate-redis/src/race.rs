@@ -16,6 +16,7 @@ use crate::key::Keys;
 use crate::node::CommandConnection;
 use crate::options::Options;
 use crate::store::RedisStore;
+use crate::unlink::unlink;
 
 /// The timeout of each answer; no production call waits for them.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -110,15 +111,7 @@ impl Races {
     /// # Errors
     /// A server cannot be reached, or refuses `UNLINK`.
     pub async fn clear(self) -> Result<(), StoreError> {
-        for key in &self.written {
-            let owner = owner_of(self.options.clone(), key).await;
-            let owner = owner.map_err(Fault::before_the_script)?;
-            let connection = CommandConnection::open(owner).await;
-            let connection = connection.map_err(Fault::before_the_script)?;
-            let answer = connection.exchange(cmd("UNLINK").arg(key), TIMEOUT).await;
-            checked(answer.map_err(Fault::before_the_script)?)?;
-        }
-        Ok(())
+        unlink(&self.options, self.written).await
     }
 }
 

@@ -180,8 +180,8 @@ impl TimeSeries {
     /// user needs the right to `pexpire`.
     ///
     /// # Errors
-    /// The time is out of range, the server cannot be reached or refuses, or a series does not
-    /// exist. The others expire nevertheless.
+    /// The time is out of range, or the server cannot be reached or refuses. Others of the series may
+    /// expire nevertheless.
     pub async fn expire(&self, series: &[&Series], after: Duration) -> Result<(), TimeSeriesError> {
         let after_ms = series::millis_up(after)?;
         let (mut place, mut open) = self.open().await?;
@@ -194,9 +194,10 @@ impl TimeSeries {
             }
             for answer in open.connection.exchange_all(&commands, self.options.deadline).await? {
                 let error = match answer {
-                    Value::Int(1) => continue,
+                    // It was deleted meanwhile: there is nothing to expire.
+                    Value::Int(0 | 1) => continue,
                     Value::ServerError(error) => self.refusal(&error),
-                    _ => TimeSeriesError::Malformed { expected: "1 from PEXPIRE of a series" },
+                    _ => TimeSeriesError::Malformed { expected: "0 or 1 from PEXPIRE" },
                 };
                 failed.get_or_insert(error);
             }

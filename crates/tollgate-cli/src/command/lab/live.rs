@@ -19,7 +19,7 @@ use tollgate_redis::{Options, RedisStore};
 use super::begin::{Begin, micros};
 use super::cut_off::CutOff;
 use super::front::{CallResult, Front, Returning, put, store_alone};
-use super::offers::store_error;
+use super::offers::{remove, store_error};
 use super::workers::Workers;
 use crate::redis_decider::{clear, open_run, run_name};
 use crate::show;
@@ -75,14 +75,14 @@ struct RedisRun<'o> {
     options: &'o Options,
     run: String,
     store: Option<RedisStore>,
-    queue: Option<Queue<AnyQueues>>,
+    queue: Option<(Queue<AnyQueues>, Option<LimitSet>)>,
 }
 
 impl RedisRun<'_> {
     /// Removes the keys of the current case.
     async fn clear(&mut self) -> Result<()> {
-        if let Some(queue) = self.queue.take() {
-            queue.remove().await.map_err(store_error).with_context(|| {
+        if let Some((queue, rate)) = self.queue.take() {
+            remove(&queue, rate.as_ref(), self.options).await.with_context(|| {
                 format!("a queue is left: try `tollgate queue remove {}`", queue.name())
             })?;
         }
@@ -202,7 +202,7 @@ impl Driver<'_> {
         if let Some(case) = &case.queue {
             let queues = RedisQueues::connect(redis.options.clone()).await.map_err(store_error)?;
             let handles = QueueHandles::new(AnyQueues::Redis(queues), &run, case)?;
-            redis.queue = Some(handles.queue.clone());
+            redis.queue = Some((handles.queue.clone(), case.rate.clone()));
             return Ok(Some(Front::Queue(handles, case.clone())));
         }
         let mut builder = RedisStore::builder(redis.options.clone()).run_now(&run);

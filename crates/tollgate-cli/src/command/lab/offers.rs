@@ -1,8 +1,9 @@
-//! Offers to a queue: their jobs, verdicts and errors.
+//! Offers to a queue: their jobs, verdicts and errors; and the end of a queue on Redis.
 
-use tollgate::StoreError;
+use tollgate::{LimitSet, StoreError, Subject};
 use tollgate_logs::Verdict;
-use tollgate_queue::{Delivery, Job, OfferOutcome};
+use tollgate_queue::{Backend, Delivery, Job, OfferOutcome, Queue};
+use tollgate_redis::{Options, unlink_count};
 
 /// The field of a job with the time of its offer, in microseconds since the start of the case.
 const OFFERED: &str = "offered_us";
@@ -36,4 +37,18 @@ pub(super) fn store_error(error: tollgate_queue::Error) -> tollgate::Error {
         tollgate_queue::Error::Rate(error) => error,
         other => StoreError::permanent(other.to_string()).into(),
     }
+}
+
+/// Removes a queue on Redis that nobody else uses, and the count of its rate.
+pub(super) async fn remove<B: Backend>(
+    queue: &Queue<B>,
+    rate: Option<&LimitSet>,
+    options: &Options,
+) -> Result<(), tollgate::Error> {
+    queue.remove().await.map_err(store_error)?;
+    if let Some(rate) = rate {
+        let subject = Subject::new("queue", queue.name())?;
+        unlink_count(options, &subject, rate).await?;
+    }
+    Ok(())
 }

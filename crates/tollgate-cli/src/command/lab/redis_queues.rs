@@ -5,7 +5,7 @@ use std::future::Future;
 
 use anyhow::Result;
 use tokio::runtime::Runtime;
-use tollgate::{ManualClock, StoreError};
+use tollgate::{LimitSet, ManualClock, StoreError};
 use tollgate_experiments::Error;
 use tollgate_experiments::experiment::{
     QueueCase, QueueHandles, QueueOpener, QueuesInMemory, SimulatedQueue,
@@ -15,7 +15,7 @@ use tollgate_queue::{
 };
 use tollgate_redis::Options;
 
-use super::offers::store_error;
+use super::offers::remove;
 use crate::redis_decider::run_name;
 use crate::store;
 
@@ -24,8 +24,8 @@ pub(super) struct QueuesOnRedis {
     options: Options,
     runtime: Runtime,
     run: String,
-    /// The queues so far.
-    opened: Vec<Queue<RedisQueues>>,
+    /// The queues so far, with their rates.
+    opened: Vec<(Queue<RedisQueues>, Option<LimitSet>)>,
 }
 
 impl QueuesOnRedis {
@@ -34,10 +34,10 @@ impl QueuesOnRedis {
         Ok(Self { options, runtime: store::runtime()?, run, opened: Vec::new() })
     }
 
-    /// Removes the queues. The counts of their rates expire with their windows.
+    /// Removes the queues, and the counts of their rates.
     pub(super) fn clear(&mut self) -> Result<(), tollgate::Error> {
-        for queue in self.opened.drain(..) {
-            self.runtime.block_on(queue.remove()).map_err(store_error)?;
+        for (queue, rate) in self.opened.drain(..) {
+            self.runtime.block_on(remove(&queue, rate.as_ref(), &self.options))?;
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ impl QueueOpener for QueuesOnRedis {
         let queues = self.runtime.block_on(connecting)?;
         let name = format!("{}-{}", self.run, self.opened.len());
         let redis = QueueHandles::new(queues, &name, case)?;
-        self.opened.push(redis.queue.clone());
+        self.opened.push((redis.queue.clone(), case.rate.clone()));
         let memory = QueuesInMemory::queue(case, clock)?;
         Ok(Box::new(ComparedQueue { redis, memory, runtime: &self.runtime }))
     }
