@@ -149,6 +149,9 @@ fn selects(filter: &str, labels: &BTreeMap<&str, &str>) -> bool {
         Some(label) => labels.contains_key(label),
         None => {
             let (label, wanted) = condition.split_once('=').unwrap();
+            if wanted.is_empty() {
+                return !labels.contains_key(label);
+            }
             let mut values = wanted.trim_matches(['(', ')']).split(',');
             labels.get(label).is_some_and(|is| values.any(|value| value == *is))
         }
