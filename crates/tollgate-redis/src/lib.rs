@@ -55,6 +55,7 @@ mod state;
 mod store;
 mod subscription;
 pub mod timeseries;
+mod unlink;
 pub mod usage;
 
 pub use client::{Takeover, Topology};
@@ -67,3 +68,4 @@ pub use script_client::{ScriptClient, ScriptReply};
 pub use state::{decode, encode, log_entries};
 pub use store::{Builder, RedisStore};
 pub use subscription::Subscription;
+pub use unlink::unlink_count;

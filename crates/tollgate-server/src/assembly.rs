@@ -134,7 +134,7 @@ impl Assembly {
         });
         let history = Arc::new(History::new(gate.current().policies().clone()));
         let (path, metrics) = (options.config.clone(), metrics.clone());
-        let recorder = Recorder::new(metrics.clone(), outbox);
+        let recorder = Recorder::new(metrics.clone(), options.queues.clone(), outbox);
         let reader = Reader { gate, path, metrics, history };
         Ok(Self { api, registries, reader, recorder, writing, subjects, certificate })
     }

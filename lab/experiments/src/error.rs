@@ -10,12 +10,6 @@ pub enum Error {
     /// The queue of an experiment gave no answer.
     #[error("a queue gave no answer: {0}")]
     Queue(#[from] tollgate_queue::Error),
-    /// The case cannot run in real time.
-    #[error("`{case}` is a queue, and the lab runs queues in simulated time alone")]
-    NotLive {
-        /// The name of the case.
-        case: String,
-    },
     /// A chart could not be written as PNG.
     #[error("cannot write the chart as PNG: {why}; write it as SVG, which has no such bound")]
     Picture {

@@ -57,6 +57,7 @@ pub(crate) fn results() -> Results {
             Group { name: "greedy".into(), clients: 2 },
             Group { name: "steady".into(), clients: 10 },
         ],
+        zoom: None,
         cases: vec![
             case("sliding_log", sliding_log),
             case("uniform", uniform),
@@ -185,9 +186,11 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         nodes: None,
         backend: None,
         told_wait_us: None,
+        most_admitted: None,
         most_denied: denied_of(&raster, &denied),
         groups,
         buckets,
+        zoom: Vec::new(),
         raster,
     }
 }
@@ -235,9 +238,11 @@ pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
         nodes: None,
         backend: None,
         told_wait_us: None,
+        most_admitted: None,
         most_denied: Vec::new(),
         groups: Vec::new(),
         buckets,
+        zoom: Vec::new(),
         raster: Raster::default(),
     }
 }

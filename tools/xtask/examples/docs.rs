@@ -12,8 +12,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use tollgate::{LimitSet, Strategy};
 use tollgate_experiments::chart::{
-    Chart, Look, Theme, Width, depth, in_flight, offers, over_time, questions, served, service,
+    self, Chart, Look, Theme, Width, depth, in_flight, offers, over_time, questions, served,
+    service,
 };
+use tollgate_experiments::experiment::results::CaseResult;
 use tollgate_experiments::experiment::{self, Experiment, Queueing, Results};
 use tollgate_logs::InMemory;
 
@@ -66,6 +68,17 @@ const PICTURE: &str = "examples/lab/strategies.toml";
 
 /// The experiment of the page on leases, and the line that opens its table.
 const LEASES: (&str, &str) = ("examples/lab/leases.toml", "<!-- generated: nodes -->");
+
+/// The page of the Zoo, and the line that opens its pictures. Each picture answers a question.
+const ZOO: (&str, &str) = ("docs/zoo.md", "<!-- generated: zoo -->");
+const ZOO_QUESTIONS: [(&str, &str); 6] = [
+    ("over-time", "May callers use up their calls in a burst?"),
+    ("occupancy", "Is the site protected when a gang passes its gates at one moment?"),
+    ("depth", "Who sets the pace, and what becomes of the rest?"),
+    ("waits", "How long does a call wait for its turn?"),
+    ("raster", "Who gets through: does the fastest win?"),
+    ("kept", "How many keys does it take?"),
+];
 
 /// The experiment of the page on holds, and the line that opens its table.
 const BACKEND: (&str, &str) =
@@ -160,13 +173,19 @@ fn parts(root: &Path) -> Result<Vec<DocPart>> {
     let path = "docs/holds.md".to_owned();
     let text = with_part(&path, &read(&path)?, BACKEND.1, &backends(&slow)?)?;
     parts.push(DocPart { path, text });
+    let zoo = run_of(&experiment::zoo(400, 300, 1)?)?;
+    let pictures = chart::all(&zoo);
+    let (path, begin) = (ZOO.0.to_owned(), ZOO.1);
+    let text = with_part(&path, &read(&path)?, begin, &zoo_part(&zoo, &pictures)?)?;
+    parts.push(DocPart { path, text });
     let charts = [
-        ("picture", over_time(&run(root, PICTURE)?)),
-        ("queue", queue(&queues()?)?),
-        ("leases", questions(&leases).context("no case has nodes")?),
-        ("backend", backend(&slow).context("nothing reached a backend")?),
+        ("picture".to_owned(), over_time(&run(root, PICTURE)?)),
+        ("queue".to_owned(), queue(&queues()?)?),
+        ("leases".to_owned(), questions(&leases).context("no case has nodes")?),
+        ("backend".to_owned(), backend(&slow).context("nothing reached a backend")?),
     ];
-    for (name, chart) in charts {
+    let pictures = pictures.into_iter().map(|(name, chart)| (format!("zoo-{name}"), chart));
+    for (name, chart) in charts.into_iter().chain(pictures) {
         for (suffix, theme) in [("", Theme::Light), ("-dark", Theme::Dark)] {
             let text = chart.svg(Look::new(theme, Width::Wide));
             parts.push(DocPart { path: format!("docs/{name}{suffix}.svg"), text });
@@ -258,16 +277,57 @@ fn backend(results: &Results) -> Option<Chart> {
     Some(in_flight(results)?.above(service(results)?.above(served(results)?)))
 }
 
-/// The results of an experiment: the decisions of the engine itself.
+/// The questions of the Zoo, each with its picture and its answer; and the findings and figures.
+fn zoo_part(results: &Results, pictures: &[(&str, Chart)]) -> Result<String> {
+    let mut part = String::new();
+    for (name, chart) in pictures {
+        let question = ZOO_QUESTIONS.iter().find(|(of, _)| of == name);
+        let (_, question) = question.with_context(|| format!("`{name}` answers no question"))?;
+        writeln!(
+            part,
+            "### {question}\n\n{}\n\n<picture>\n  <source media=\"(prefers-color-scheme: dark)\" \
+             srcset=\"zoo-{name}-dark.svg\">\n  <img src=\"zoo-{name}.svg\" alt=\"{}\">\n</picture>\n",
+            chart.says(),
+            chart.title()
+        )?;
+    }
+    part += "### The figures\n\n| |";
+    part += &results.cases.iter().map(|case| format!(" {} |", case.name)).collect::<String>();
+    part += &format!("\n| --- |{}\n", " --- |".repeat(results.cases.len()));
+    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    let most = |case: &CaseResult| case.most_admitted.as_ref().map(|it| it.admitted);
+    let rows: [(&str, &dyn Fn(&CaseResult) -> String); 7] = [
+        ("calls", &|case| case.attempts.to_string()),
+        ("let through, or accepted", &|case| case.admitted.to_string()),
+        ("denied, or refused", &|case| case.denied.to_string()),
+        ("most in any 10 s", &|case| number(case.peak)),
+        ("most of one caller", &|case| number(most(case))),
+        ("keys", &|case| number(case.keys)),
+        ("bytes", &|case| number(case.bytes)),
+    ];
+    for (name, of) in rows {
+        let values = results.cases.iter().map(|case| format!(" {} |", of(case)));
+        writeln!(part, "| {name} |{}", values.collect::<String>())?;
+    }
+    part.push('\n');
+    for finding in &results.findings {
+        writeln!(part, "- {finding}")?;
+    }
+    Ok(part)
+}
+
+/// The results of an experiment file: the decisions of the engine itself.
 fn run(root: &Path, file: &str) -> Result<Results> {
-    let experiment = Experiment::load(&root.join(file))?;
-    Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
+    run_of(&Experiment::load(&root.join(file))?)
+}
+
+fn run_of(experiment: &Experiment) -> Result<Results> {
+    Ok(experiment::run(experiment, &mut InMemory::default(), |_| ())?)
 }
 
 /// The results of `tollgate lab queue`: the answers of the queue itself.
 fn queues() -> Result<Results> {
-    let experiment = Queueing::default().experiment(1)?;
-    Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
+    run_of(&Queueing::default().experiment(1)?)
 }
 
 /// The picture of queues: accepted and refused jobs, and below them how many waited.
@@ -285,6 +345,18 @@ mod tests {
     #[test]
     fn the_documents_say_what_the_engine_does() {
         assert!(check(&root()).unwrap(), "stale: run `cargo xtask docs`");
+    }
+
+    #[test]
+    fn the_page_of_the_zoo_shows_what_the_article_says() {
+        let results = run_of(&experiment::zoo(400, 300, 1).unwrap()).unwrap();
+        let [gates, log, queue] = &results.cases[..] else { panic!("{:?}", results.findings) };
+        assert!(gates.peak > Some(400), "the gang passes its gates");
+        assert!(log.peak == Some(300) && queue.peak <= Some(300), "the others hold");
+        assert!(gates.keys > Some(400) && log.keys == Some(1), "a key for each caller");
+        let most = |case: &CaseResult| case.most_admitted.as_ref().unwrap().clone();
+        assert_eq!(most(log).client, "bob", "the fastest wins");
+        assert!(most(gates).admitted < 5, "and not by gates");
     }
 
     #[test]

@@ -21,14 +21,14 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: LabCommon,
     },
-    /// A web site of a zoo with too many callers: a gate for each caller, or one window?
+    /// A web site of a zoo with too many callers: a gate for each, one window, or a queue?
     ///
-    /// This is the example of an article on rate limiting with Redis, in four tests. They are a
-    /// sliding log on the whole site, a uniform gate for each caller, and both again, the gates
-    /// with new callers.
+    /// This is the example of an article on rate limiting with Redis: three strategies on the same
+    /// traffic. Visitors ask now and then, a gang of callers comes at once, and one caller asks in
+    /// a loop (`tollgate help page zoo`).
     #[command(after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
     Zoo {
-        /// How many calls each test makes
+        /// How many calls the gang makes, and the one caller in a loop
         #[arg(value_name = "LOOPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         loops: u64,
 
@@ -52,10 +52,8 @@ pub(crate) enum Lab {
     #[command(
         after_help = "Example: tollgate lab queue --bound 10 --workers 1,2 --report queue.html"
     )]
-    // Queues run only in simulated time and in memory: hide the options that would be errors.
-    #[command(mut_arg("store", |arg| arg.hide(true)), mut_arg("live", |arg| arg.hide(true)))]
-    // Nothing in it is random, so hide the options that have no effect.
-    #[command(mut_arg("operation", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
+    // Nothing in it is random, so hide the option that has no effect.
+    #[command(mut_arg("seed", |arg| arg.hide(true)))]
     Queue {
         #[command(flatten)]
         queue: LabQueue,
@@ -67,7 +65,7 @@ pub(crate) enum Lab {
     ///
     /// Simulated, or on a real Redis with `--store`. There each client has its own connection, and
     /// the number of clients that get through depends on chance.
-    #[command(after_help = "Example: tollgate lab race --store redis://127.0.0.1:6379")]
+    #[command(after_help = "Example: tollgate lab race --report race.html")]
     Race(LabRace),
 }
 
@@ -112,6 +110,10 @@ pub(crate) struct LabCommon {
     /// Redis 8, Redis Stack, or Valkey with valkey-timeseries
     #[arg(long, value_name = "URL")]
     pub(crate) timeseries: Option<String>,
+
+    /// How long these time series are kept; 0 keeps them as long as there is room
+    #[arg(long, value_name = "DURATION", default_value = "24h", requires = "timeseries")]
+    pub(crate) timeseries_retention: String,
 
     /// Print one JSON object
     #[arg(long)]
@@ -159,9 +161,14 @@ pub(crate) struct LabRace {
     #[arg(long, value_name = "N", conflicts_with = "store")]
     pub(crate) seed: Option<u64>,
 
-    /// A Redis to race on: real clients in real time
+    /// A Redis to race on, also a cluster or the primary that sentinels name: real clients in real
+    /// time
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+
+    /// Write a report with a picture: one self-contained HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]

@@ -67,6 +67,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "subjects": "subjects from user input",
     "timeseries": "time series on Redis",
     "upgrade": "a newer version beside an older one, and the way back",
+    "zoo": "the Zoo: three strategies on one traffic, with pictures",
 };
 
 /// The most columns of a line of help.

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Place;
+use crate::lent::{lent_cluster_or_skip, lent_sentinels_or_skip};
 use crate::redis::{self, redis_cli};
 use crate::serving::LONG;
 use crate::timeseries::{Being, TimeSeriesServer};
@@ -61,22 +62,25 @@ fn the_zoo_shows_its_finding() {
     let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--report", report]);
     assert_eq!(code, 0, "{error}");
     for says in [
-        "2 uniform per caller let 400 through within 10 s, 1.33 times the 300",
-        "Never more than 300 within 10 s",
-        "1600 attempts decided in memory in",
+        "uniform gates let 41",
+        "Never more than 300 within 10 s (300 at most): sliding log, leaky bucket.",
+        " attempts decided in memory in",
         "written to ",
     ] {
         assert!(out.contains(says), "{says}: {out}");
     }
     let page = std::fs::read_to_string(report).unwrap();
-    assert!(page.contains("4 uniform, new callers") && page.matches("<svg").count() >= 3);
+    assert!(page.contains("leaky bucket") && page.matches("<svg").count() == 12);
+    // Pictures come before tables.
+    assert!(page.rfind("<svg").unwrap() < page.find("<table").unwrap());
+    assert!(out.find('█').unwrap() < out.find("never served").unwrap(), "{out}");
     // Others may read it, as any file that a program makes.
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(report).unwrap().permissions().mode();
     assert_ne!(mode & 0o044, 0, "{mode:o}");
     // The subject of the example is explained where people look for it.
     for (words, says) in [
-        (&["help", "lab"][..], "a zoo has more callers than it can handle"),
+        (&["help", "zoo"][..], "a zoo can handle 300 calls in 10 s"),
         (&["help", "lab", "zoo"], "the example of an article on rate limiting with Redis"),
     ] {
         let (_, out, _) = place.run(words);
@@ -85,7 +89,9 @@ fn the_zoo_shows_its_finding() {
     let json = place.json(&["lab", "zoo", "400", "300", "--json"]);
     let admitted: Vec<&Value> =
         json["cases"].as_array().unwrap().iter().map(|case| &case["admitted"]).collect();
-    assert_eq!(admitted, [300, 400, 300, 400]);
+    let [gates, log, bucket] = admitted[..] else { panic!("{admitted:?}") };
+    assert_eq!(*gates, 10 * 4 + 400 + 1, "visitors, the gang, and bob once");
+    assert!(log.as_u64() > bucket.as_u64(), "{admitted:?}");
 }
 
 #[test]
@@ -95,6 +101,13 @@ fn the_sides_and_the_race_are_counted() {
     let peaks: Vec<&Value> =
         json["cases"].as_array().unwrap().iter().map(|case| &case["peak"]).collect();
     assert_eq!(peaks, [200, 20, 100, 100]);
+    let admitted: Vec<u64> = json["cases"][0]["zoom"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bucket| bucket["admitted"].as_u64().unwrap())
+        .collect();
+    assert_eq!(admitted.iter().sum::<u64>(), 200, "both sides of one edge");
     let json = place.json(&["lab", "race", "--clients", "100", "--json"]);
     assert_eq!((&json["atomic"], &json["on"]), (&5.into(), &"simulated".into()));
     assert!(json["overshoot"].as_u64().unwrap() > 5, "{json}");
@@ -107,8 +120,7 @@ fn a_queue_takes_what_its_workers_do() {
     let place = Place::new();
     let (code, out, error) = place.run(&["lab", "queue"]);
     assert_eq!(code, 0, "{error}");
-    // As it is read, whatever the width.
-    let read = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let read = words(&out);
     for says in [
         "- 1 worker: 20.0 a second are offered; 1 worker of 100 ms a job does 10.0 a second at \
          most: \
@@ -140,6 +152,44 @@ fn a_queue_takes_what_its_workers_do() {
     assert_eq!(deep["waited_us"]["max"], 300_000);
 }
 
+/// Words as they are read, whatever the width.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The pages show what the commands print.
+#[test]
+fn the_figures_of_the_pages_are_those_of_runs() {
+    let place = Place::new();
+    let page = |name: &str| {
+        let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (lab, readme) = (page("docs/lab.md"), page("README.md"));
+    for (args, page, after) in [
+        (&["queue"][..], &lab, "offers twice as many jobs a second"),
+        (&["zoo", "400", "300"], &readme, "tollgate lab zoo 400 300 --report zoo.html"),
+    ] {
+        let (code, out, error) = place.run(&[&["lab"], args].concat());
+        assert_eq!(code, 0, "{error}");
+        let (_, rest) = page.split_once(after).unwrap();
+        let block = rest.split_once("```text\n").unwrap().1.split_once("```").unwrap().0;
+        for line in block.split("- ").filter(|line| !line.trim().is_empty()) {
+            assert!(words(&out).contains(&words(line)), "{line}: {out}");
+        }
+    }
+    let json = place.json(&["lab", "sides", "--json"]);
+    let peak = |case: usize| &json["cases"][case]["peak"];
+    let says = format!(
+        "A fixed window admits {} within an hour. A limit of an hour together with one of a minute \
+         admits {}. Sliding windows never admit more than {}.",
+        peak(0),
+        peak(1),
+        peak(3)
+    );
+    assert!(words(&lab).contains(&says) && peak(2) == peak(3), "{says}");
+}
+
 #[test]
 fn what_a_queue_cannot_do_is_told_before_anything_runs() {
     let place = Place::new();
@@ -152,17 +202,11 @@ fn what_a_queue_cannot_do_is_told_before_anything_runs() {
     let unslow = write(&place, "slow.toml", &backend.replace("servers = 1", "servers = 0"));
     let report = place.path().join("never.html");
     for (args, says) in [
-        (
-            &["run", &file, "--live"][..],
-            "`q` is a queue, and the lab runs queues only in simulated time",
-        ),
-        (&["run", &file, "--store", "redis://127.0.0.1:1"], "a queue in memory does the same"),
+        (&["run", &file, "--store", "redis://127.0.0.1:1"][..], "127.0.0.1:1"),
         (&["run", &broken], "broken.toml:35: q: `bound` is 1 to 10000000 jobs, not 0"),
         (&["run", &slow, "--live"], "simulated in memory: leave out --live"),
         (&["run", &slow, "--store", "redis://127.0.0.1:1"], "in memory: leave out --store"),
         (&["run", &unslow, "--live"], "slow.toml:34: backend: `servers` is 1 to 100000, not 0"),
-        (&["queue", "--live"], "leave out --live"),
-        (&["queue", "--store", "redis://127.0.0.1:1"], "`1 worker` is a queue, and on Redis"),
         (&["queue", "--bound", "0"], "1..=10000000"),
         (&["queue", "--offers", "many"], "`rate` is units per time, e.g. 10/s"),
         (&["queue", "--work", "0"], "--work: this is not a time"),
@@ -214,12 +258,28 @@ fn nodes_are_simulated_in_memory_and_real_on_redis() {
 fn the_race_on_a_real_server_leaves_nothing_behind() {
     let place = Place::new();
     let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
-    let json =
-        place.json(&["lab", "race", "--clients", "200", "--limit", "3", "--store", &url, "--json"]);
+    races(&place, &url);
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
+/// On a cluster both keys have slots of their own; under sentinels the primary has them.
+#[test]
+fn the_race_on_a_cluster_and_under_sentinels_leaves_nothing_behind() {
+    let cluster = lent_cluster_or_skip!();
+    let sentinels = lent_sentinels_or_skip!();
+    let place = Place::new();
+    races(&place, &cluster.url());
+    races(&place, &sentinels.url());
+    let left: usize = (0..3).map(|node| cluster.count_keys(node)).sum();
+    assert_eq!((left, sentinels.server(0).keys().len()), (0, 0));
+}
+
+fn races(place: &Place, url: &str) {
+    let race = ["lab", "race", "--clients", "200", "--limit", "3", "--store", url, "--json"];
+    let json = place.json(&race);
     assert_eq!((&json["atomic"], &json["on"]), (&3.into(), &"redis".into()));
     // How many get through is that moment's chance; never fewer than may.
     assert!(json["check_then_increment"].as_u64().unwrap() >= 3, "{json}");
-    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
 }
 
 #[test]
@@ -237,7 +297,14 @@ fn the_same_seed_gives_the_same_bytes_in_memory_and_on_redis() {
     let zoo = |more: &[&str]| place.run(&[&["lab", "zoo", "40", "30", "--json"], more].concat()).1;
     let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     assert_eq!(first, run(&["--store", &url]));
-    assert_eq!(zoo(&[]), zoo(&["--store", &url]), "with counts that are kept");
+    assert_eq!(zoo(&[]), zoo(&["--store", &url]), "with its queue");
+    let queue = "version = 1\nduration = \"20s\"\n\
+        workload = [{ arrivals = \"poisson\", rate = \"30/s\", retry = \"obey\" }]\n\
+        case = [{ queue = { bound = 5, workers = 2, work = \"90ms\", rate = \"15/s via gcra\", \
+        counts = \"all\" } }]\n";
+    let queue = write(&place, "queue.toml", queue);
+    let queue = |more: &[&str]| place.run(&[&["lab", "run", &queue, "--json"], more].concat());
+    assert_eq!(queue(&[]), queue(&["--store", &url]), "with a rate, and clients that come back");
     assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
 }
 
@@ -363,17 +430,26 @@ fn cpu_ticks(process: u32) -> u64 {
 fn what_got_through_goes_into_time_series_that_the_documents_queries_find() {
     let place = Place::new();
     let server = TimeSeriesServer::start(Being::There);
-    let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--timeseries", &server.url]);
+    let zoo = ["lab", "zoo", "400", "300", "--timeseries", &server.url];
+    let (code, out, error) = place.run(&zoo);
     assert_eq!(code, 0, "{error}");
-    assert!(out.contains("AGGREGATION SUM 1000 FILTER data=hits"), "{out}");
+    let (_, run) =
+        out.split_once("TS.MRANGE - + AGGREGATION SUM 1000 FILTER data=hits run=").unwrap();
+    let run = run.lines().next().unwrap();
     let commands = server.all();
+    let key = format!("lab:{run}:sliding log:admitted");
+    assert!(commands.iter().any(|it| it[..] == ["PEXPIRE", &key, "86400000"]), "{commands:?}");
+    let keys: std::collections::BTreeSet<&str> =
+        commands.iter().filter(|it| it[0] == "TS.ADD").map(|it| &*it[1]).collect();
+    let expire = commands.iter().filter(|it| it[0] == "PEXPIRE").map(|it| &*it[1]);
+    assert_eq!(expire.collect::<std::collections::BTreeSet<_>>(), keys, "each that was written");
     let words = |command: &[String]| command.join(" ");
     let created: Vec<String> =
         commands.iter().filter(|it| it[0] == "TS.CREATE").map(|it| words(it)).collect();
     assert!(
         created.iter().any(|it| {
             it.contains(
-        "DUPLICATE_POLICY SUM LABELS data hits outcome admitted experiment The Zoo: 400 calls_ 300"
+        &format!("DUPLICATE_POLICY SUM LABELS data hits run {run} outcome admitted experiment The Zoo: 400 calls")
     )
         }),
         "{created:?}"
@@ -382,7 +458,17 @@ fn what_got_through_goes_into_time_series_that_the_documents_queries_find() {
         let of = commands.iter().filter(|it| it[0] == "TS.ADD" && it.contains(&data.to_owned()));
         of.map(|it| it[3].parse::<u64>().unwrap()).sum()
     };
-    assert_eq!([sum("hits"), sum("denials")], [1_400, 200]);
+    let json = place.json(&["lab", "zoo", "400", "300", "--json"]);
+    let all = |of: &str| -> u64 {
+        json["cases"].as_array().unwrap().iter().map(|case| case[of].as_u64().unwrap()).sum()
+    };
+    assert_eq!([sum("hits"), sum("denials")], [all("admitted"), all("denied")]);
+    let (code, ..) = place.run(&[&zoo[..], &["--timeseries-retention", "0"]].concat());
+    assert_eq!(
+        (code, server.all().iter().any(|it| it[0] == "PEXPIRE")),
+        (0, false),
+        "0 keeps them"
+    );
 
     let server = TimeSeriesServer::start(Being::Plain);
     let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--timeseries", &server.url]);

@@ -110,19 +110,27 @@ fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
     let place = Place::new();
     let file = write(&place, "all.toml", EXPERIMENT);
     let counts = ["requests", "attempts", "admitted", "denied", "retries", "peak"];
-    shows(&place, &["run", &file], 3, &counts);
+    shows(&place, &["run", &file], 4, &counts);
     let short = EXPERIMENT.replace("20s", "1s").replace("/5s", "/250ms").replace("3s", "200ms");
     let file = write(&place, "short.toml", &short);
     let counts = ["requests", "attempts", "admitted", "denied", "retries", "peak", "live.failed"];
-    shows(&place, &["run", &file, "--live", "--operation", "5ms"], 4, &counts);
+    shows(&place, &["run", &file, "--live", "--operation", "5ms"], 5, &counts);
     let both = format!("{EXPERIMENT}[[case]]\nqueue = {{ bound = 5, work = \"190ms\" }}\n");
     let file = write(&place, "both.toml", &both);
     let counts = ["requests", "admitted", "denied", "peak"];
-    shows(&place, &["run", &file], 5, &counts);
+    shows(&place, &["run", &file], 6, &counts);
     let counts = ["admitted", "denied", "queue.done", "queue.depth_max"];
     shows(&place, &["queue", "--offers", "19/s", "--for", "30s"], 4, &counts);
     // Long names, of cases and of clients.
-    shows(&place, &["zoo", "40", "30"], 3, &["admitted", "denied", "keys", "bytes"]);
+    shows(&place, &["zoo", "40", "30"], 6, &["admitted", "denied", "peak"]);
+    shows(&place, &["sides"], 4, &["admitted", "denied", "peak"]);
+    let race = place.path().join("race.html");
+    let (code, _, error) = place.run(&["lab", "race", "--report", race.to_str().unwrap()]);
+    assert_eq!(code, 0, "{error}");
+    for found in looks(&place, &race, 1) {
+        let json: Value = serde_json::from_str(found["results"].as_str().unwrap()).unwrap();
+        assert_eq!((&json["atomic"], &json["on"]), (&5.into(), &"simulated".into()));
+    }
     let lines = (0..40).map(|n| {
         let ip = ["2001:db8:85a3:8d3:1319:8a2e:370:7344", "192.0.2.1"][n % 2];
         let path = "/files/rubygems615/rubygems-update-1.3.5/pkg/rubygems-update-1.3.5.gem";
@@ -181,7 +189,7 @@ fn looks(place: &Place, report: &Path, pictures: u64) -> Vec<Value> {
         let Some(found) = found(&probed, is_dark) else { return Vec::new() };
         let seen = format!("{width} {is_dark}: {found:.3000}");
         assert_eq!(found["pictures"], pictures, "{seen}");
-        assert!(found["texts"].as_u64().unwrap() > 30, "{seen}");
+        assert!(found["texts"].as_u64().unwrap() > 9 * pictures, "{seen}");
         assert_eq!(found["width"], width);
         for fault in ["pale", "small", "cut", "short", "over", "asked"] {
             assert_eq!(found[fault], serde_json::json!([]), "{fault}: {seen}");

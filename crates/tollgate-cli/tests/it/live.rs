@@ -128,11 +128,53 @@ fn on_redis_the_servers_work_is_told_and_nothing_is_left_behind() {
     let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
     check(&json);
     tells_the_work(&json);
-    let zoo = place.json(&["lab", "zoo", "20", "15", "--live", "--json", "--store", &url]);
-    let admitted: Vec<&Value> =
-        zoo["cases"].as_array().unwrap().iter().map(|case| &case["admitted"]).collect();
-    assert_eq!(admitted[0], 15, "{admitted:?}");
     assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
+/// Twice as many offers as two workers do, for a second.
+const QUEUE: &str = r#"
+version = 1
+duration = "1s"
+capacity = "40/s"
+
+[[workload]]
+name = "producers"
+arrivals = "steady"
+rate = "80/s"
+
+[[case]]
+name = "queue"
+queue = { bound = 5, workers = 2, work = "50ms" }
+"#;
+
+#[test]
+fn a_queue_in_real_time_takes_what_its_workers_do() {
+    let place = Place::new();
+    let file = write(&place, "queue.toml", QUEUE);
+    let run = ["lab", "run", &file, "--live", "--json"];
+    is_of_its_workers(&place.json(&run));
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
+    is_of_its_workers(&place.json(&[&run[..], &["--store", &url]].concat()));
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
+fn is_of_its_workers(json: &Value) {
+    let case = &json["cases"][0];
+    let (queue, live) = (&case["queue"], &case["live"]);
+    let number = |of: &Value, name: &str| of[name].as_u64().unwrap();
+    assert_eq!((number(live, "failed"), json["complete"] == true), (0, true), "{live}");
+    let (accepted, refused) = (number(queue, "accepted"), number(queue, "refused"));
+    assert_eq!((accepted + refused, accepted), (80, number(case, "admitted")), "{queue}");
+    // A worker takes no job before its last one is done: 20 of each at most, and 5 may wait.
+    assert!((1..=40).contains(&number(queue, "done")), "{queue}");
+    assert!(accepted <= 47 && refused >= 33, "{queue}");
+    assert_eq!(number(queue, "depth_max"), 5, "{queue}");
+    assert!(number(&queue["waited_us"], "max") > 50_000, "{queue}");
+    let sum = |name: &str| -> u64 {
+        queue["buckets"].as_array().unwrap().iter().map(|bucket| number(bucket, name)).sum()
+    };
+    assert!(sum("delivered") <= number(queue, "delivered"), "{queue}");
+    assert!(sum("delivered") >= sum("done") && sum("done") > 0, "{queue}");
 }
 
 /// Nodes with leases in front of one server; half of them are cut off from it for a while.

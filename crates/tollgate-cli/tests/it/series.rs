@@ -132,6 +132,86 @@ fn every_decision_is_in_a_series_once_the_service_has_ended() {
     assert!(!format!("{commands:?}").contains("ann"), "no subject is sent");
 }
 
+/// The labels of each series that these commands make, by its key.
+fn labels(commands: &[Vec<String>]) -> BTreeMap<&str, BTreeMap<&str, &str>> {
+    let made = commands.iter().filter(|command| command[0] == "TS.CREATE");
+    let labelled = made.map(|command| {
+        let from = command.iter().position(|word| word == "LABELS").unwrap() + 1;
+        let labels = command[from..].chunks(2).map(|pair| (&*pair[0], &*pair[1]));
+        (&*command[1], labels.collect())
+    });
+    labelled.collect()
+}
+
+/// Whether a filter of `TS.MRANGE` selects a series with these labels.
+fn selects(filter: &str, labels: &BTreeMap<&str, &str>) -> bool {
+    filter.split(' ').all(|condition| match condition.strip_suffix("!=") {
+        Some(label) => labels.contains_key(label),
+        None => {
+            let (label, wanted) = condition.split_once('=').unwrap();
+            if wanted.is_empty() {
+                return !labels.contains_key(label);
+            }
+            let mut values = wanted.trim_matches(['(', ')']).split(',');
+            labels.get(label).is_some_and(|is| values.any(|value| value == *is))
+        }
+    })
+}
+
+/// Offers to a queue have series beside those of limits, and each query of the dashboard and of the
+/// page finds some of what the service and the lab write.
+#[test]
+fn offers_have_series_and_the_dashboard_finds_all_that_is_written() {
+    let place = Place::new();
+    let server = TimeSeriesServer::start(Being::There);
+    let store = place.store();
+    let serving = serve(&place, &server.url, &["--store", &store, "--queue", "mail=2"]);
+    let mut client = serving.client();
+    for status in [202, 202, 429, 429, 429] {
+        assert_eq!(client.whole("POST", "/v1/queues/mail", "{}").unwrap().0, status);
+    }
+    assert_eq!(ask(&mut client, "192.0.2.7", 5), [3, 2]);
+    serving.end();
+    let (code, out, error) = place.run(&["lab", "zoo", "40", "30", "--timeseries", &server.url]);
+    assert_eq!(code, 0, "{error}");
+    let run = out.split_once(" run=").unwrap().1.lines().next().unwrap();
+    let commands = server.all();
+    let sums = sums(&commands);
+    assert_eq!(sums["serve::queue:mail:accepted"], 2, "{sums:?}");
+    assert_eq!(sums["serve::queue:mail:refused"], 3, "{sums:?}");
+    let series = labels(&commands);
+    let queue = [("data", "denials"), ("queue", "mail"), ("outcome", "refused")];
+    assert_eq!(series["serve::queue:mail:refused"], BTreeMap::from(queue));
+
+    let file = |name: &str| {
+        std::fs::read_to_string(format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let dashboard: Value = serde_json::from_str(&file("examples/grafana/timeseries.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let mut filters: Vec<String> = panels
+        .flat_map(|panel| panel["targets"].as_array().unwrap())
+        .map(|target| {
+            let command = ["type", "command", "aggregation"].map(|it| target[it].as_str().unwrap());
+            assert_eq!(command, ["timeSeries", "ts.mrange", "sum"]);
+            target["filter"].as_str().unwrap().replace("$run", run)
+        })
+        .collect();
+    assert_eq!(filters.len(), 6);
+    let page = file("docs/timeseries.md").replace("RUN", run);
+    let grouped = page.lines().filter_map(|line| line.split_once("| `FILTER "));
+    let grouped = grouped.map(|(_, rest)| rest.split_once(" GROUPBY ").unwrap().0.to_owned());
+    filters.extend(grouped);
+    assert_eq!(filters.len(), 10, "and those that add up");
+    let mut found = BTreeSet::new();
+    for filter in &filters {
+        let keys = series.iter().filter(|(_, labels)| selects(filter, labels));
+        let keys: Vec<&str> = keys.map(|(key, _)| *key).collect();
+        assert!(!keys.is_empty(), "{filter}: {series:?}");
+        found.extend(keys);
+    }
+    assert_eq!(found, series.keys().copied().collect(), "a panel for each series");
+}
+
 #[test]
 fn several_services_add_up() {
     let place = Place::new();

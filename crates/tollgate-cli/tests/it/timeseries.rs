@@ -1,4 +1,4 @@
-//! A server that knows two commands of time series, and keeps what it is sent.
+//! A server that knows the commands that write time series, and keeps what it is sent.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -84,10 +84,11 @@ fn serve(stream: &TcpStream, being: Being, sender: &Sender<Vec<String>>) {
             "COMMAND" => "*1\r\n*-1\r\n".to_owned(),
             "TS.CREATE" => "+OK\r\n".to_owned(),
             "TS.ADD" => format!(":{}\r\n", command[2]),
+            "PEXPIRE" => ":1\r\n".to_owned(),
             other => panic!("{other}"),
         };
         let is_cut = being == Being::Mute && command[0] == "TS.ADD";
-        if command[0].starts_with("TS.") {
+        if command[0].starts_with("TS.") || command[0] == "PEXPIRE" {
             // The watchers are gone at the end of a test.
             let _ = sender.send(command);
         }

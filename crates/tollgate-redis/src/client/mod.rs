@@ -278,6 +278,20 @@ pub(crate) async fn open_one(options: Options) -> Result<CommandConnection, Faul
     CommandConnection::open(Options { target, ..options }).await
 }
 
+/// The options of the one server that has this key now: the one of `options`, the primary that
+/// sentinels name, or the owner of the key's slot.
+///
+/// # Errors
+/// Sentinels or a cluster cannot be reached, or name no server.
+pub(crate) async fn owner_of(options: Options, key: &str) -> Result<Options, Fault> {
+    let address = match &options.target {
+        Target::Server(_) => return Ok(options),
+        Target::Sentinel(sentinels) => sentinel::primary_now(&options, sentinels).await?,
+        Target::Cluster { seeds, tls } => cluster::owner_now(&options, (seeds, *tls), key).await?,
+    };
+    Ok(Options { target: Target::Server(address), ..options })
+}
+
 /// Connections for a few commands to every server that stores keys now: the one of `options`, the
 /// primary that sentinels name, or all primaries of a cluster.
 ///

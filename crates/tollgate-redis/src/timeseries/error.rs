@@ -28,7 +28,8 @@ pub enum TimeSeriesError {
     /// The user lacks a permission.
     #[error(
         "the Redis user may not use time series: it needs `+ping +command|info +ts.create +ts.add \
-         +ts.mrange` on the keys of the series (`ACL SETUSER`)"
+         +ts.mrange`, and `+pexpire` for series that expire, on the keys of the series \
+         (`ACL SETUSER`)"
     )]
     NoPermission,
     /// A series or a query is out of bounds. Nothing was sent.

@@ -1,6 +1,7 @@
 //! Counts over time in Redis, with RedisTimeSeries, which is built into Redis 8.
 //!
-//! [`TimeSeries::record`] adds samples to series; [`TimeSeries::range`] reads sums by time buckets.
+//! [`TimeSeries::record`] adds samples to series, [`TimeSeries::expire`] lets these expire, and
+//! [`TimeSeries::range`] reads sums by time buckets.
 //! `docs/timeseries.md` describes both for users.
 //!
 //! The counts are for monitoring, not for deciding. Samples lost on the way are counted and never
@@ -10,6 +11,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use tokio::sync::{Mutex, MutexGuard};
@@ -171,6 +173,43 @@ impl TimeSeries {
         }
         *place = Some(open);
         Ok(recorded)
+    }
+
+    /// Lets series expire after this time, rounded up to milliseconds: `PEXPIRE`. A retention alone
+    /// does not remove a series that gets no more samples, since it counts from the newest one. The
+    /// user needs the right to `pexpire`.
+    ///
+    /// # Errors
+    /// The time is out of range, or the server cannot be reached or refuses. Others of the series may
+    /// expire nevertheless.
+    pub async fn expire(&self, series: &[&Series], after: Duration) -> Result<(), TimeSeriesError> {
+        let after_ms = series::millis_up(after)?;
+        let (mut place, mut open) = self.open().await?;
+        let mut failed = None;
+        for series in series.chunks(MAX_COMMANDS) {
+            let mut commands = Pipeline::with_capacity(series.len());
+            for series in series {
+                let key = format!("{}{}", self.options.prefix, series.key());
+                commands.cmd("PEXPIRE").arg(key).arg(after_ms);
+            }
+            for answer in open.connection.exchange_all(&commands, self.options.deadline).await? {
+                let error = match answer {
+                    // It was deleted meanwhile: there is nothing to expire.
+                    Value::Int(0 | 1) => continue,
+                    Value::ServerError(error) => self.refusal(&error),
+                    _ => TimeSeriesError::Malformed { expected: "0 or 1 from PEXPIRE" },
+                };
+                failed.get_or_insert(error);
+            }
+            // A later series of the same key is created again, with its labels.
+            for series in series {
+                open.made.remove(series.key());
+            }
+        }
+        if failed.as_ref().is_none_or(|error| !error.wants_another_connection()) {
+            *place = Some(open);
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     /// Reads the sums of all series with the labels of the filter, in buckets:

@@ -227,7 +227,7 @@ fn no_option(word: &str) -> Result<(), TimeSeriesError> {
 }
 
 /// Whole milliseconds, rounded up: a positive duration must not become 0, which means forever.
-fn millis_up(time: Duration) -> Result<u64, TimeSeriesError> {
+pub(super) fn millis_up(time: Duration) -> Result<u64, TimeSeriesError> {
     let ms = time.as_nanos().div_ceil(1_000_000);
     // The server counts in signed 64-bit milliseconds.
     i64::try_from(ms).map(i64::unsigned_abs).map_err(|_| {

@@ -17,7 +17,8 @@ use tollgate_policy::{Authority, Counters, Outcome};
 
 use crate::clock::since_epoch;
 use crate::metrics::{DurationCounts, Metrics, OTHER};
-use crate::timeseries::Outbox;
+use crate::queues::{Queues, Reception};
+use crate::timeseries::{Counted, Outbox};
 use series::{Series, reach_s, step_of};
 
 /// The most series, of 23 KB each. Later limits share one series for each outcome.
@@ -36,6 +37,7 @@ pub(crate) struct Recorder(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     metrics: Metrics,
+    queues: Queues,
     state: Mutex<State>,
 }
 
@@ -48,6 +50,8 @@ struct State {
     durations: VecDeque<DurationCounts>,
     /// The queue to Redis time series, if any.
     outbox: Option<Outbox>,
+    /// The previous number of offers to each queue.
+    offers_before: BTreeMap<(String, &'static str), u64>,
 }
 
 /// The events that a series counts.
@@ -125,9 +129,9 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Recorder {
-    pub(crate) fn new(metrics: Metrics, outbox: Option<Outbox>) -> Self {
+    pub(crate) fn new(metrics: Metrics, queues: Queues, outbox: Option<Outbox>) -> Self {
         let state = Mutex::new(State { outbox, ..State::default() });
-        Self(Arc::new(Inner { metrics, state }))
+        Self(Arc::new(Inner { metrics, queues, state }))
     }
 
     /// Reads the counters and adds their increase to this second.
@@ -143,6 +147,7 @@ impl Recorder {
             Ok::<(), core::convert::Infallible>(())
         });
         state.add("", NO_LIMIT, self.0.metrics.without_limit(), at_s);
+        state.offers(&self.0.queues, at_s);
     }
 
     /// The counts of the last `last_s` seconds up to `now_s`.
@@ -236,9 +241,28 @@ impl State {
                 let key = if has_room { key } else { Key::other(outcome, is_shadow) };
                 let came = total - was;
                 if let Some(outbox) = self.outbox.as_mut().filter(|_| limit != NO_LIMIT) {
-                    outbox.put((&key.policy, &key.limit), outcome, at_s, came);
+                    let (policy, limit) = (&key.policy, &key.limit);
+                    outbox.put(&Counted::Limit { policy, limit, outcome }, at_s, came);
                 }
                 self.series.entry(key).or_insert_with(Series::new).add(at_s, came);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Sends the offers that came to queues in this second. Only time series have them.
+    fn offers(&mut self, queues: &Queues, at_s: u64) {
+        let Some(outbox) = &mut self.outbox else { return };
+        for (name, queue) in queues.iter() {
+            // Offers that are known or failed got neither through nor a refusal.
+            for outcome in [Reception::Accepted, Reception::Refused] {
+                let total = queue.count(outcome);
+                let before = self.offers_before.insert((name.to_owned(), outcome.name()), total);
+                let came = total.saturating_sub(before.unwrap_or(0));
+                if came > 0 {
+                    outbox.put(&Counted::Queue { name, outcome }, at_s, came);
+                }
             }
         }
     }
@@ -262,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn what_came_in_a_second_is_in_its_bucket() {
         let metrics = Metrics::new();
-        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics, None));
+        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics, Queues::default(), None));
         let ask = || async { drop(gate.check(&[("ip", "192.0.2.7")]).await) };
         let now = 1_700_006_400;
         recorder.read(now);
@@ -299,7 +323,7 @@ mod tests {
     #[tokio::test]
     async fn limits_of_callers_are_one_series() {
         let metrics = Metrics::new();
-        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics, None));
+        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics, Queues::default(), None));
         for units in 1..=500 {
             let limits: LimitSet = format!("{units}/h via gcra").parse().unwrap();
             let ask = tollgate::Ask::new("user:1").under(&limits);

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tollgate_redis::timeseries::{Series, TimeSeriesError};
 
-pub(crate) use outbox::Outbox;
+pub(crate) use outbox::{Counted, Outbox};
 pub(crate) use tally::{Lost, Tally};
 use writer::{OnRedis, Writer};
 

@@ -11,6 +11,7 @@ use tollgate_redis::timeseries::{Sample, Series, TimeSeriesError, label};
 
 use super::tally::{Lost, Tally};
 use super::transitions::{Health, Transitions};
+use crate::queues::Reception;
 
 /// The recorder's end of the queue. Dropping it makes the writer send what is queued, and end.
 #[derive(Debug)]
@@ -20,14 +21,11 @@ pub(crate) struct Outbox {
     queue: mpsc::Sender<Count>,
     _alive: oneshot::Sender<()>,
     retention: Duration,
-    /// At most as many as the recorder has.
-    series: BTreeMap<Name, Arc<Series>>,
+    /// By key: at most as many as the recorder has, and some for each queue.
+    series: BTreeMap<String, Arc<Series>>,
     tally: Arc<Tally>,
     transitions: Transitions,
 }
-
-/// The policy, the limit and the outcome.
-type Name = (String, String, &'static str);
 
 /// The increase of a series in one second.
 #[derive(Clone, Debug)]
@@ -62,14 +60,8 @@ impl Outbox {
     }
 
     /// Queues the increase of this second.
-    pub(crate) fn put(
-        &mut self,
-        (policy, limit): (&str, &str),
-        outcome: Outcome,
-        at_s: u64,
-        value: u64,
-    ) {
-        let Ok(series) = self.series(policy, limit, outcome) else {
+    pub(crate) fn put(&mut self, counted: &Counted<'_>, at_s: u64, value: u64) {
+        let Ok(series) = self.series(counted) else {
             // The server would refuse this series, too.
             self.tally.add_queued();
             return self.tally.add_lost(Lost::Refused, 1);
@@ -99,38 +91,58 @@ impl Outbox {
         }
     }
 
-    fn series(
-        &mut self,
-        policy: &str,
-        limit: &str,
-        outcome: Outcome,
-    ) -> Result<Arc<Series>, TimeSeriesError> {
-        let name = (policy.to_owned(), limit.to_owned(), outcome.name());
-        if let Some(series) = self.series.get(&name) {
+    fn series(&mut self, counted: &Counted<'_>) -> Result<Arc<Series>, TimeSeriesError> {
+        let key = counted.key();
+        if let Some(series) = self.series.get(&key) {
             return Ok(Arc::clone(series));
         }
-        let series = Arc::new(series_of(policy, limit, outcome, self.retention)?);
-        self.series.insert(name, Arc::clone(&series));
+        let series = Series::new(&*key, self.retention, counted.labels())?;
+        let series = Arc::new(series);
+        self.series.insert(key, Arc::clone(&series));
         Ok(series)
     }
 }
 
-/// The series of a limit and an outcome.
-fn series_of(
-    policy: &str,
-    limit: &str,
-    outcome: Outcome,
-    retention: Duration,
-) -> Result<Series, TimeSeriesError> {
-    let data = if outcome.admits() { "hits" } else { "denials" };
-    let mut labels = vec![("data", data.to_owned())];
-    // Inline limits have no policy, and a label must not be empty.
-    if !policy.is_empty() {
-        labels.push(("policy", label(policy)));
+/// The events that a series counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counted<'a> {
+    /// Decisions by a limit. Inline limits have no policy.
+    Limit { policy: &'a str, limit: &'a str, outcome: Outcome },
+    /// Offers to a queue.
+    Queue { name: &'a str, outcome: Reception },
+}
+
+impl Counted<'_> {
+    /// The key. No name contains a `:`, so that different events have different keys: a policy is
+    /// not empty, and inline limits have another name than `queue`.
+    fn key(&self) -> String {
+        match self {
+            Self::Limit { policy, limit, outcome } => {
+                format!("serve:{policy}:{limit}:{}", outcome.name())
+            }
+            Self::Queue { name, outcome } => format!("serve::queue:{name}:{}", outcome.name()),
+        }
     }
-    labels.extend([("limit", label(limit)), ("outcome", outcome.name().to_owned())]);
-    // Neither name contains a `:`, so different limits have different keys.
-    Series::new(format!("serve:{policy}:{limit}:{}", outcome.name()), retention, labels)
+
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let data = |is_hit| ("data", if is_hit { "hits" } else { "denials" }.to_owned());
+        match self {
+            Self::Limit { policy, limit, outcome } => {
+                let mut labels = vec![data(outcome.admits())];
+                // Inline limits have no policy, and a label must not be empty.
+                if !policy.is_empty() {
+                    labels.push(("policy", label(policy)));
+                }
+                labels.extend([("limit", label(limit)), ("outcome", outcome.name().to_owned())]);
+                labels
+            }
+            Self::Queue { name, outcome } => vec![
+                data(*outcome == Reception::Accepted),
+                ("queue", label(name)),
+                ("outcome", outcome.name().to_owned()),
+            ],
+        }
+    }
 }
 
 #[cfg(test)]
@@ -139,11 +151,21 @@ mod tests {
 
     #[test]
     fn hits_are_what_was_let_through() {
-        let told = |policy, limit, outcome| {
-            let series = series_of(policy, limit, outcome, Duration::ZERO).unwrap();
+        let shown = |counted: Counted<'_>| {
+            let series = Series::new(counted.key(), Duration::ZERO, counted.labels()).unwrap();
             let labels = series.labels().iter().map(|(name, value)| format!("{name}={value}"));
             format!("{} {}", series.key(), labels.collect::<Vec<String>>().join(" "))
         };
+        let told = |policy, limit, outcome| shown(Counted::Limit { policy, limit, outcome });
+        let of_queue = |outcome| shown(Counted::Queue { name: "mail", outcome });
+        assert_eq!(
+            of_queue(Reception::Accepted),
+            "serve::queue:mail:accepted data=hits queue=mail outcome=accepted"
+        );
+        assert_eq!(
+            of_queue(Reception::Refused),
+            "serve::queue:mail:refused data=denials queue=mail outcome=refused"
+        );
         assert_eq!(
             told("login", "gcra/1m", Outcome::Allowed),
             "serve:login:gcra/1m:allowed data=hits policy=login limit=gcra/1m outcome=allowed"

@@ -97,6 +97,8 @@ impl Calendar {
 pub(super) enum Across {
     /// Time since the start, up to `end_us`.
     Time { end_us: u64, calendar: Option<Calendar> },
+    /// Time around an edge, up to `reach_us` before and after it.
+    Around { reach_us: u64 },
     /// Durations on a logarithmic scale, between powers of ten.
     Durations { least_us: u64, most_us: u64 },
     /// Numbers from 1 to a power of ten, on a logarithmic scale.
@@ -135,6 +137,10 @@ impl Across {
     pub(super) fn place(self, us: u64) -> f64 {
         match self {
             Self::Time { end_us, .. } => real(us.min(end_us)) / real(end_us.max(1)),
+            Self::Around { reach_us } => {
+                let end_us = reach_us.saturating_mul(2);
+                Self::Time { end_us, calendar: None }.place(us)
+            }
             Self::Durations { least_us, most_us } => {
                 let decades = |us: u64| libm::log10(real(us) / real(least_us));
                 decades(us.clamp(least_us, most_us)) / decades(most_us)
@@ -158,6 +164,9 @@ impl Across {
                 format!("UTC, from {}", show(start_us / 1_000_000 * 1_000_000))
             }
             Self::Time { end_us, .. } => Unit::for_length(end_us).name.into(),
+            Self::Around { reach_us } => {
+                format!("{} from the edge", Unit::for_length(reach_us.saturating_mul(2)).name)
+            }
             Self::Durations { .. } => "latency, on a logarithmic scale".into(),
             Self::Numbers { name, .. } => format!("{name}, on a logarithmic scale"),
         }
@@ -168,6 +177,10 @@ impl Across {
         match self {
             Self::Time { calendar: Some(_), .. } => "28, 00:00".into(),
             Self::Time { end_us, .. } => (end_us / Unit::for_length(end_us).us).to_string(),
+            Self::Around { reach_us } => {
+                let unit = Unit::for_length(reach_us.saturating_mul(2));
+                format!("-{}", reach_us / unit.us)
+            }
             Self::Durations { most_us, .. } => span(most_us),
             Self::Numbers { most, .. } => most.to_string(),
         }
@@ -182,6 +195,15 @@ impl Across {
                 let end = end_us / unit.us;
                 let ticks = ticks(end, most).into_iter().filter(|at| *at <= end);
                 ticks.map(|at| (at * unit.us, at.to_string())).collect()
+            }
+            Self::Around { reach_us } => {
+                let unit = Unit::for_length(reach_us.saturating_mul(2));
+                let ticks = ticks(reach_us / unit.us, most / 2).into_iter();
+                let ticks: Vec<u64> = ticks.filter(|at| at * unit.us <= reach_us).collect();
+                let before = ticks.iter().rev().filter(|at| **at > 0);
+                let before = before.map(|at| (reach_us - at * unit.us, format!("-{at}")));
+                let after = ticks.iter().map(|at| (reach_us + at * unit.us, at.to_string()));
+                before.chain(after).collect()
             }
             Self::Durations { least_us, most_us } => powers_of_ten(least_us, most_us, most, span),
             Self::Numbers { most: end, .. } => powers_of_ten(1, end, most, |it| it.to_string()),

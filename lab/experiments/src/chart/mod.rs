@@ -1,13 +1,13 @@
 //! Charts of an experiment: the admitted units over time, the occupancy of the window, the admitted
-//! clients, and in real time the latencies of answers.
+//! clients, the keys and bytes of the store, and in real time the latencies of answers.
 //!
-//! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] build a chart; for queues
-//! [`offers`], [`depth`] and [`waits`], for a backend [`in_flight`], [`service`] and [`served`],
-//! and for nodes [`questions()`]. [`all`] returns the charts that apply, and a [`Look`] sets how
-//! they are drawn. Charts over time have one panel per case,
-//! one below the other, on the same axes, so that cases can be compared vertically. They have at
-//! most 600 columns of time. For a longer series each column shows its highest bucket, so that a
-//! spike keeps its height.
+//! [`over_time`], [`edge()`], [`occupancy`], [`raster()`], [`kept()`] and [`latency()`] build a
+//! chart; for queues [`offers`], [`depth`] and [`waits`], for a backend [`in_flight`], [`service`]
+//! and [`served`], for nodes [`questions()`], and [`race()`]. [`all`] returns the charts that
+//! apply, and a [`Look`] sets how they are drawn. Charts over time have one panel per case, one
+//! below the other, on the same axes, so that cases can be compared vertically. They have at most
+//! 600 columns of time. For a longer series each column shows its highest bucket, so that a spike
+//! keeps its height.
 //!
 //! Layout and axes are our own, not the plots of the drawing crate: panels must be aligned, at two
 //! widths, and ten thousand attempts should be one path instead of as many circles.
@@ -17,6 +17,8 @@ mod axis;
 mod backend;
 mod columns;
 mod draw;
+mod edge;
+mod kept;
 mod label;
 mod latency;
 mod look;
@@ -28,6 +30,7 @@ mod picture;
 mod plot;
 mod questions;
 mod queue;
+mod race;
 mod raster;
 mod sheet;
 
@@ -35,6 +38,8 @@ pub(crate) use columns::Timeline;
 
 pub use advice::trade;
 pub use backend::{in_flight, served, service};
+pub use edge::edge;
+pub use kept::kept;
 pub use latency::latency;
 pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
@@ -42,6 +47,7 @@ pub use over_time::over_time;
 pub use picture::Chart;
 pub use questions::questions;
 pub use queue::{depth, offers, waits};
+pub use race::race;
 pub use raster::raster;
 
 use crate::error::Error;
@@ -62,6 +68,7 @@ pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
         // If all cases are queues, the chart of offers contains the same and more; and in front of
         // a backend, the charts of it.
         ("over-time", (!is_all_queues && !has_backend).then(|| over_time(results))),
+        ("edge", edge(results)),
         ("in-flight", in_flight(results)),
         ("service", service(results)),
         ("served", served(results)),
@@ -70,6 +77,7 @@ pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
         ("depth", depth(results)),
         ("waits", waits(results)),
         ("raster", Some(raster(results))),
+        ("kept", kept(results)),
         ("questions", questions(results)),
         ("latency", latency(results)),
     ];

@@ -7,7 +7,7 @@ use super::label::name;
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use crate::experiment::results::{Bucket, CaseResult, Latency, QueueBucket, QueueResult, Results};
-use crate::figure::{length, real, span};
+use crate::figure::{length, plural, real, span};
 
 type OfQueue<'r> = (&'r CaseResult, &'r QueueResult);
 
@@ -97,7 +97,7 @@ pub fn depth(results: &Results) -> Option<Chart> {
     }
     Some(Chart {
         title: "How many jobs wait".into(),
-        says: says_depth(&queues),
+        says: says_depth(&queues) + &says_full(results, &queues),
         across: Across::time(timeline.end_us, results),
         scale: Scale::Count {
             unit: format!("jobs, at most in each {}", span(timeline.column_us)),
@@ -178,6 +178,22 @@ fn says_depth(queues: &[OfQueue<'_>]) -> String {
     };
     let said = first_and_last(queues, of);
     if said.is_empty() { String::new() } else { format!("{}.", said.join("; ")) }
+}
+
+/// The offers that found the queue full, where no chart of offers shows them.
+fn says_full(results: &Results, queues: &[OfQueue<'_>]) -> String {
+    let [(case, queue)] = queues else { return String::new() };
+    if results.cases.len() == 1 || case.denied == 0 {
+        return String::new();
+    }
+    let rate = f64::from(queue.workers) * 1e6 / real(queue.work_us.max(1));
+    let does = if queue.workers == 1 { "does" } else { "do" };
+    format!(
+        " The queue was full for {} of {} offers: {} {does} {rate:.1} jobs a second.",
+        case.denied,
+        case.attempts,
+        plural(u64::from(queue.workers), "worker")
+    )
 }
 
 /// A sentence that compares the first and the last case.

@@ -91,7 +91,7 @@ fn says(results: &Results) -> String {
     if results.cases.iter().all(|case| case.requests == 0) {
         return "Nobody asked.".into();
     }
-    let shown = shown(results);
+    let shown = format!("{}{}", most(results), shown(results));
     if worst.never_served == 0 {
         return format!("Every request got through in the end, in every case.{shown}");
     }
@@ -101,6 +101,22 @@ fn says(results: &Results) -> String {
         worst.never_served,
         plural(worst.requests, "request"),
     )
+}
+
+/// The most that one client got in each case, if there are several clients.
+fn most(results: &Results) -> String {
+    let clients = results.groups.iter().map(|group| group.clients).fold(0, u64::saturating_add);
+    let each = results.cases.iter().filter(|_| clients > 1).filter_map(|case| {
+        let most = case.most_admitted.as_ref()?;
+        let whom = most.is_alone.then(|| format!(" ({})", name(&most.client)));
+        let whom = whom.unwrap_or_default();
+        Some(format!("{}{whom} with {}", most.admitted, name(&case.name)))
+    });
+    let each: Vec<String> = each.collect();
+    match &each[..] {
+        [] => String::new(),
+        each => format!(" The most for one client: {}.", each.join(", ")),
+    }
 }
 
 /// Which clients have rows if not all have, and whether their columns are less than exact.

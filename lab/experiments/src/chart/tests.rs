@@ -150,7 +150,11 @@ fn queues_have_pictures_of_their_own_and_stand_for_the_others_where_all_are() {
     let most = queue.queue.as_ref().unwrap().depth_max;
     assert_eq!(
         says,
-        format!("uniform: 4.3 jobs on average, and at most {most} where {most} may be.")
+        format!(
+            "uniform: 4.3 jobs on average, and at most {most} where {most} may be. The queue was \
+             full for {} of {} offers: 3 workers do 90.0 jobs a second.",
+            queue.denied, queue.attempts
+        )
     );
     let all = of("queues");
     let offers = offers(&all).unwrap();

@@ -17,50 +17,57 @@ const HOUR_US: u64 = 3_600 * SECOND_US;
 /// Microseconds from one call of a shell script to the next: each starts a program, which connects.
 const CALL_US: u64 = 10_000;
 
-/// The four tests of the Zoo, an overloaded web site of a zoo. They are a sliding log on the
-/// resource, a uniform gate for each caller, and both again, the gates with new callers. Each test
-/// consists of `loops` calls one after the other, by twice as many callers as the `allowed` ones of
-/// 10 s.
+/// The window of the Zoo's limits, in microseconds.
+const ZOO_WINDOW_US: u64 = 10 * SECOND_US;
+
+/// The Zoo, an overloaded web site of a zoo: three strategies on the same traffic. They are a
+/// uniform gate for each caller, a sliding log on the resource, and a leaky bucket whose workers do
+/// as many calls as the `allowed` ones of 10 s.
 ///
-/// The tests run one after the other and keep the counts of the earlier ones.
+/// - `visitors` ask about once a second each, all the time. Together they ask for a third of the
+///   `allowed`.
+/// - `gang` makes `loops` calls one after the other, by up to twice as many callers as `allowed`.
+/// - `bob` makes as many calls alone, when the gang's have left every window.
 ///
 /// # Errors
 /// `allowed` is zero, or more than a sliding log supports.
 pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError> {
+    let gate = PerLimits::new(Per::Client, "1/10s via uniform".parse()?);
     let log: LimitSet = format!("{allowed}/10s via sliding_log").parse()?;
-    let gate: LimitSet = "1/10s via uniform".parse()?;
-    let clients = u32::try_from(allowed.saturating_mul(2)).unwrap_or(u32::MAX).max(1);
-    // The mean plus far more than the random deviation: no test begins before the last has ended.
+    // The mean plus far more than the random deviation.
     let chance_us = CALL_US.saturating_mul(2).saturating_mul(loops.isqrt());
-    let each_us = loops.saturating_mul(CALL_US).saturating_add(chance_us) + SECOND_US / 2;
-    let tests = [
-        ("1 sliding log", Per::Resource, &log),
-        ("2 uniform per caller", Per::Client, &gate),
-        ("3 sliding log again", Per::Resource, &log),
-        ("4 uniform, new callers", Per::Client, &gate),
-    ];
-    let workloads = (0..4_u64).map(|place| {
-        let from_us = place.saturating_mul(each_us);
-        Workload {
-            name: format!("test {}", place + 1),
-            clients: clients.min(u32::try_from(loops.max(1)).unwrap_or(u32::MAX)),
-            arrivals: Arrivals::Loop { count: loops, every_us: CALL_US },
-            from_us,
-            until_us: from_us.saturating_add(each_us),
-            retry: Retry::Never,
-            zipf: None,
-        }
-    });
-    let cases = tests.into_iter().enumerate().map(|(place, (name, per, limits))| Case {
+    let loop_us = loops.saturating_mul(CALL_US).saturating_add(chance_us);
+    // The end of the window that begins after this time.
+    let after = |us: u64| (us / ZOO_WINDOW_US).saturating_add(2).saturating_mul(ZOO_WINDOW_US);
+    let bob_us = after(loop_us);
+    let duration_us = after(bob_us.saturating_add(loop_us));
+    let clients = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
+    let visitors = allowed.div_ceil(30);
+    let workload = |name: &str, number: u64, arrivals: Arrivals, from_us: u64| Workload {
         name: name.to_owned(),
-        parts: vec![PerLimits::new(per, limits.clone())],
-        queue: None,
+        clients: clients(number),
+        arrivals,
+        from_us,
+        until_us: duration_us,
+        retry: Retry::Never,
+        zipf: None,
+    };
+    let calls = Arrivals::Loop { count: loops, every_us: CALL_US };
+    let workloads = vec![
+        // By chance: at even intervals they would always come when a worker has just finished.
+        workload("visitors", visitors, Arrivals::Poisson(Rate::new(visitors, SECOND_US)), 0),
+        workload("gang", loops.min(allowed.saturating_mul(2)), calls.clone(), 0),
+        workload("bob", 1, calls, bob_us),
+    ];
+    let case = |name: &str, parts: Vec<PerLimits>, queue: Option<QueueCase>| Case {
+        name: name.to_owned(),
+        parts,
+        queue,
         nodes: None,
-        workloads: vec![place],
-    });
-    let duration_us = each_us.saturating_mul(4);
+        workloads: vec![0, 1, 2],
+    };
     Ok(Experiment {
-        name: format!("The Zoo: {loops} calls, {allowed} allowed in 10 s"),
+        name: format!("The Zoo: {loops} calls at a time, {allowed} allowed in 10 s"),
         seed,
         start_us: START_US,
         duration_us,
@@ -68,11 +75,23 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
         capacity: capacity(&format!("{allowed}/10s")).ok(),
         operation_us: None,
         backend: None,
-        workloads: workloads.collect(),
-        cases: cases.collect(),
+        workloads,
+        cases: vec![
+            case("uniform gates", vec![gate], None),
+            case("sliding log", vec![PerLimits::new(Per::Resource, log)], None),
+            case("leaky bucket", Vec::new(), Some(zoo_queue(allowed))),
+        ],
         notes: Vec::new(),
-        keeps_counts: true,
     })
+}
+
+/// The leaky bucket of the Zoo. It holds ten calls. Its workers, three if so many are allowed, take
+/// no more than `allowed` in any 10 s.
+fn zoo_queue(allowed: u64) -> QueueCase {
+    let workers = u32::try_from(allowed.clamp(1, 3)).unwrap_or(3);
+    let each = (allowed / u64::from(workers)).max(1);
+    let work_us = ZOO_WINDOW_US.div_ceil(each);
+    QueueCase { bound: 10, counts: Counts::Waiting, workers, work_us, rate: None }
 }
 
 /// Two bursts around the edge of an hour: a client uses up a limit of 100 an hour just before its
@@ -117,7 +136,6 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
         }],
         cases: cases.collect::<Result<_, ParseError>>()?,
         notes: Vec::new(),
-        keeps_counts: false,
     })
 }
 
@@ -206,7 +224,6 @@ impl Queueing {
             }],
             cases,
             notes: Vec::new(),
-            keeps_counts: false,
         })
     }
 }

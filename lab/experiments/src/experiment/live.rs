@@ -33,11 +33,13 @@
 
 use tollgate_lease::LeasedCounters;
 use tollgate_policy::Authority;
+use tollgate_queue::Stats;
 
 use super::decision_order::DecisionOrder;
 use super::latency_histogram::LatencyHistogram;
 use super::measure::{Attempt, AttemptOutcome, rounded};
 use super::nodes::tally::{self, Tally};
+use super::queue::LiveQueue;
 use super::results::{CaseResult, LiveResult};
 use super::run::Run;
 use super::{Arrivals, Case, Experiment};
@@ -69,6 +71,8 @@ pub struct Live<'e> {
     missed_edges: u64,
     /// For a case with nodes.
     tally: Tally,
+    /// For a case with a queue.
+    queue: Option<LiveQueue<'e>>,
 }
 
 /// An attempt that is due.
@@ -135,12 +139,8 @@ impl<'e> Live<'e> {
     /// A case of an experiment, with its first requests generated.
     ///
     /// # Errors
-    /// There are too many clients, a log cannot be read again, or the case is a queue, which cannot
-    /// run in real time here.
+    /// There are too many clients, or a log cannot be read again.
     pub fn new(experiment: &'e Experiment, case: &'e Case) -> Result<Self, Error> {
-        if case.queue.is_some() {
-            return Err(Error::NotLive { case: case.name.clone() });
-        }
         let mut run = Run::new(experiment, case, BATCH)?;
         run.peek()?;
         Ok(Self {
@@ -158,6 +158,7 @@ impl<'e> Live<'e> {
             begin_us: experiment.start_us,
             missed_edges: 0,
             tally: Tally::new(),
+            queue: case.queue.as_ref().map(|setting| LiveQueue::new(experiment, setting)),
         })
     }
 
@@ -192,7 +193,8 @@ impl<'e> Live<'e> {
         Ok(Some(DueAttempt { attempt, number }))
     }
 
-    /// Records the answer to a question.
+    /// Records the answer to a question, or of a queue to an offer. A queue has no time of the
+    /// store's: `decided_us` is when the answer arrived.
     pub fn answered(&mut self, question: DueAttempt, answer: TimedAnswer) {
         self.decided(question, answer, true);
     }
@@ -224,6 +226,24 @@ impl<'e> Live<'e> {
         };
         self.order.done(number, Some((attempt, outcome)));
         self.count();
+        if let Some(queue) = &mut self.queue {
+            queue.offered(answered_us, verdict.is_admitted);
+        }
+    }
+
+    /// Records that a worker of the case's queue took a job, which waited for so long.
+    pub fn delivered(&mut self, now_us: u64, waited_us: u64) {
+        if let Some(queue) = &mut self.queue {
+            queue.delivered(now_us, waited_us);
+            self.run.measures.deliver(self.begin_us.saturating_add(now_us));
+        }
+    }
+
+    /// Records that a worker of the case's queue has done a job.
+    pub fn done(&mut self, now_us: u64) {
+        if let Some(queue) = &mut self.queue {
+            queue.done(now_us);
+        }
     }
 
     /// Records that a question will have no answer. Its client does not retry, since the effect on
@@ -286,6 +306,18 @@ impl<'e> Live<'e> {
             commands: each(|used| used.commands),
         };
         CaseResult { live: Some(live), ..self.run.finish(self.case) }
+    }
+
+    /// The results of a case with a queue, with the queue's own counts at this time.
+    #[must_use]
+    pub fn finish_queue(
+        mut self,
+        used: Option<ServerUsage>,
+        now_us: u64,
+        stats: &Stats,
+    ) -> CaseResult {
+        let queue = self.queue.take().map(|queue| queue.finish(now_us, stats));
+        CaseResult { queue, ..self.finish(used) }
     }
 
     /// The results of a case with nodes, with the counters of each. Nobody knows more closely than

@@ -52,6 +52,7 @@ mod retry;
 mod run;
 mod simulate;
 mod size;
+mod zoom;
 
 use std::sync::Arc;
 
@@ -67,11 +68,11 @@ pub use self::builtin::{Queueing, sides, zoo};
 pub use self::case_run::Timings;
 pub use self::file::FileError;
 pub use self::nodes::{Away, Node, NodeAnswer, NodesCase, Spread};
-pub use self::queue::QueueCase;
+pub use self::queue::{QueueCase, QueueHandles, QueueOpener, QueuesInMemory, SimulatedQueue};
 pub use self::race::{Race, RaceResults};
 pub use self::results::{Capacity, Results};
 pub use self::retry::Retry;
-pub use self::simulate::{Progress, run};
+pub use self::simulate::{Progress, run, run_with};
 pub use self::size::Size;
 
 /// The traffic, and the cases that are tried on it.
@@ -103,9 +104,6 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// The parts left out of the experiment, a sentence each: reported before all findings.
     pub notes: Vec<String>,
-    /// Whether a case continues with the counts of the earlier cases. Any two cases then have the
-    /// same parts or none in common.
-    pub keeps_counts: bool,
 }
 
 /// One way to limit the traffic.
@@ -163,7 +161,6 @@ impl Experiment {
             }],
             cases: cases.collect(),
             notes,
-            keeps_counts: false,
         }
     }
 

@@ -29,6 +29,9 @@ pub struct Results {
     pub capacity: Option<Capacity>,
     /// The groups of clients, in the order of the file.
     pub groups: Vec<Group>,
+    /// The time that [`CaseResult::zoom`] is about, if a workload asks at the edges of windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zoom: Option<Zoom>,
     /// The results of the cases, in order.
     pub cases: Vec<CaseResult>,
     /// The findings, a sentence each.
@@ -56,6 +59,7 @@ impl Results {
             bucket_us: experiment.bucket_us,
             capacity: experiment.capacity.clone(),
             groups: groups.collect(),
+            zoom: experiment.zoom(),
             cases: Vec::with_capacity(experiment.cases.len()),
             findings: Vec::new(),
             live: None,
@@ -166,12 +170,19 @@ pub struct CaseResult {
     pub backend: Option<BackendResult>,
     /// How long denials told clients to wait; `None` where none did.
     pub told_wait_us: Option<Latency>,
+    /// The client with the most admitted attempts, the first of several; `None` where nobody was
+    /// admitted.
+    pub most_admitted: Option<Served>,
     /// Up to 10 clients with the most denied attempts, the most denied first.
     pub most_denied: Vec<Denied>,
     /// The groups, in the order of [`Results::groups`].
     pub groups: Vec<GroupResult>,
     /// The series over time: consecutive buckets from the start.
     pub buckets: Vec<Bucket>,
+    /// The series around one edge of a window: consecutive buckets of [`Results::zoom`], without an
+    /// occupancy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub zoom: Vec<Bucket>,
     /// When up to 12 clients were admitted and denied: up to 8 with the most denials, then others.
     pub raster: Raster,
 }
@@ -358,6 +369,18 @@ pub struct LimitResult {
     pub holds: bool,
 }
 
+/// A client that was admitted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Served {
+    /// The name of the client: from a log, the value of the `--by` field.
+    pub client: String,
+    /// Its admitted attempts.
+    pub admitted: u64,
+    /// Whether no other client has as many.
+    pub is_alone: bool,
+}
+
 /// A denied client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
@@ -402,6 +425,18 @@ pub struct Bucket {
     pub denied: u64,
     /// The most admitted in a window of the capacity that ends in this bucket.
     pub occupancy: u64,
+}
+
+/// The time around one edge of a window, from close by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Zoom {
+    /// The edge, in microseconds from the start.
+    pub edge_us: u64,
+    /// How long before the edge it begins, and how long after it ends, in microseconds.
+    pub reach_us: u64,
+    /// The microseconds of a bucket.
+    pub bucket_us: u64,
 }
 
 /// When single clients were admitted and denied, for a chart.

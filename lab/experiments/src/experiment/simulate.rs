@@ -6,7 +6,7 @@ use super::case_run::{BATCH, CaseRun, Timings};
 use super::measure::Attempt;
 use super::results::Results;
 use super::run::Run;
-use super::{Case, Experiment, backend, nodes, queue};
+use super::{Case, Experiment, QueueOpener, QueuesInMemory, backend, nodes, queue};
 use crate::error::Error;
 use tollgate_logs::decide::Decider;
 use tollgate_logs::event::{ClientId, Event};
@@ -29,8 +29,20 @@ pub struct Progress {
     pub took: Timings,
 }
 
-/// Runs every case over its traffic in simulated time, and measures what is admitted. A case with a
-/// queue, with nodes or in front of a backend runs in memory, whatever decides the others.
+/// Runs every case over its traffic in simulated time, as [`run_with`] does, with queues in memory.
+///
+/// # Errors
+/// As [`run_with`].
+pub fn run(
+    experiment: &Experiment,
+    decider: &mut impl Decider,
+    progress: impl FnMut(Progress),
+) -> Result<Results, Error> {
+    run_with(experiment, decider, &mut QueuesInMemory, progress)
+}
+
+/// Runs every case over its traffic in simulated time, and measures what is admitted. A case with
+/// nodes or in front of a backend runs in memory, whatever decides the others.
 ///
 /// `progress` is called every few thousand attempts and at the end of each case.
 ///
@@ -42,9 +54,10 @@ pub struct Progress {
 /// A log cannot be read again, or the decider fails. A decider that was
 /// [stopped](tollgate_logs::Error::Stopped) is not an error: the results so far are returned,
 /// marked as incomplete.
-pub fn run(
+pub fn run_with(
     experiment: &Experiment,
     decider: &mut impl Decider,
+    queues: &mut dyn QueueOpener,
     mut progress: impl FnMut(Progress),
 ) -> Result<Results, Error> {
     let mut results = Results::new(experiment);
@@ -61,11 +74,13 @@ pub fn run(
             });
         };
         let ran = match (&case.queue, &case.nodes, &experiment.backend) {
-            (Some(setting), ..) => queue::run(experiment, case, setting, decider, progress)?,
+            (Some(setting), ..) => {
+                queue::run(experiment, case, setting, (decider, queues), progress)?
+            }
             (_, Some(setting), _) => nodes::run(experiment, case, setting, decider, progress)?,
             (.., Some(setting)) => backend::run(experiment, case, setting, decider, progress)?,
             (None, None, None) => {
-                decider.begin(&case.parts, experiment.keeps_counts && place > 0)?;
+                decider.begin(&case.parts, false)?;
                 let mut at_work = SimulatedRun::new(experiment, case)?;
                 let ended = at_work.all(decider, progress);
                 let (attempts, took) = (at_work.attempts, at_work.took);
@@ -92,14 +107,21 @@ pub fn run(
 struct SimulatedRun<'e> {
     experiment: &'e Experiment,
     run: Run<'e>,
+    /// How many attempts are decided between two readings of the store's size.
+    batch: usize,
     attempts: u64,
     took: Timings,
 }
 
+/// The readings of the store's size in a small case, which would otherwise be read at its end.
+const READINGS: u64 = 128;
+
 impl<'e> SimulatedRun<'e> {
     fn new(experiment: &'e Experiment, case: &Case) -> Result<Self, Error> {
-        let run = Run::new(experiment, case, BATCH)?;
-        Ok(Self { experiment, run, attempts: 0, took: Timings::default() })
+        let each = experiment.size_of(case).requests / READINGS;
+        let batch = usize::try_from(each).unwrap_or(BATCH).clamp(16, BATCH);
+        let run = Run::new(experiment, case, batch)?;
+        Ok(Self { experiment, run, batch, attempts: 0, took: Timings::default() })
     }
 
     fn all(
@@ -107,8 +129,8 @@ impl<'e> SimulatedRun<'e> {
         decider: &mut impl Decider,
         mut progress: impl FnMut(u64, u64, Timings),
     ) -> Result<(), Error> {
-        let (mut asks, mut verdicts) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        let mut batch = Vec::with_capacity(BATCH);
+        let (mut asks, mut verdicts) = (Vec::new(), Vec::new());
+        let mut batch = Vec::new();
         let mut since = 0;
         loop {
             let start = Instant::now();
@@ -136,7 +158,7 @@ impl<'e> SimulatedRun<'e> {
             }
             self.took.measuring += decided.elapsed();
             since += batch.len();
-            if since >= BATCH {
+            if since >= self.batch {
                 since = 0;
                 self.run.measures.held(decider.held());
                 progress(last.at_us, self.attempts, self.took);

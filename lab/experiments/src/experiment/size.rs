@@ -52,7 +52,7 @@ impl Experiment {
     /// # Examples
     /// ```
     /// use tollgate_experiments::experiment::zoo;
-    /// assert_eq!(zoo(400, 300, 1)?.size().requests, 1_600);
+    /// assert_eq!(zoo(400, 300, 1)?.size().requests, 3_600);
     /// # Ok::<(), tollgate::ParseError>(())
     /// ```
     #[must_use]
@@ -67,7 +67,8 @@ impl Experiment {
         })
     }
 
-    fn size_of(&self, case: &Case) -> Size {
+    /// The size of one case.
+    pub(super) fn size_of(&self, case: &Case) -> Size {
         let workloads = || case.workloads.iter().filter_map(|place| self.workloads.get(*place));
         let sum = |each: &dyn Fn(&super::Workload) -> u64| {
             workloads().map(each).fold(0, u64::saturating_add)

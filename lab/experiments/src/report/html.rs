@@ -1,6 +1,7 @@
 //! The HTML page: one self-contained file without scripts.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Serialize;
 
 use super::measure::{self, Measure};
 use super::{
@@ -34,7 +35,25 @@ pub(super) const NAME: usize = 120;
 /// ```
 #[must_use]
 pub fn html(results: &Results) -> String {
-    let charts = chart::all(results);
+    let body = html! {
+        p class="lead" { (summary(results)) }
+        @if let Some(stopped) = stopped(results) { p class="stopped" { (stopped) } }
+        (findings(&results.findings))
+        // Pictures before tables: a reader sees the one line that matters, and then looks it up.
+        @for (_, chart) in &chart::all(results) { (figure(chart)) }
+        (measures(results))
+        (denied(results))
+        (limits(results))
+        (queues(results))
+        (nodes(results))
+        (groups(results))
+        (made(results))
+    };
+    page(&name(&results.name), &body, results)
+}
+
+/// A page with this title, as title and heading, and an object as JSON in the element `#results`.
+pub(super) fn page(title: &str, body: &Markup, results: &impl Serialize) -> String {
     let style = page_colours() + include_str!("page.css");
     html! {
         (DOCTYPE)
@@ -43,23 +62,13 @@ pub fn html(results: &Results) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { (name(&results.name)) }
+                title { (title) }
                 style { (PreEscaped(style)) }
             }
             body {
                 main {
-                    h1 { (name(&results.name)) }
-                    p class="lead" { (summary(results)) }
-                    @if let Some(stopped) = stopped(results) { p class="stopped" { (stopped) } }
-                    (findings(&results.findings))
-                    (denied(results))
-                    (measures(results))
-                    @for (_, chart) in &charts { (figure(chart)) }
-                    (limits(results))
-                    (queues(results))
-                    (nodes(results))
-                    (groups(results))
-                    (made(results))
+                    h1 { (title) }
+                    (body)
                 }
                 script type="application/json" id="results" { (PreEscaped(json(results))) }
             }
@@ -78,7 +87,7 @@ fn tag(text: &str) -> Markup {
 }
 
 /// The results as JSON that cannot end its element: `<` occurs only in strings, and is escaped.
-fn json(results: &Results) -> String {
+fn json(results: &impl Serialize) -> String {
     // Keys are fixed texts and values are plain, so writing cannot fail.
     serde_json::to_string(results).unwrap_or_default().replace('<', "\\u003c")
 }

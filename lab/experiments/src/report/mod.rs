@@ -5,11 +5,13 @@ mod bars;
 mod html;
 mod measure;
 mod paragraph;
+mod race;
 mod text;
 
 pub use crate::figure::{bytes, span};
 pub use advice::{advice_curve, advice_html, group_name, outliers};
 pub use html::html;
+pub use race::{race_html, race_in_words};
 pub use text::text;
 
 use crate::experiment::results::{

@@ -20,8 +20,8 @@ const DENIED: usize = 5;
 /// The most characters in a line of a case's name above a column.
 const NAME: usize = 16;
 
-/// Results as text with about this many columns (40 to 160): findings, the table of measures, the
-/// limits, and a block chart for each case.
+/// Results as text with about this many columns (40 to 160): findings, a block chart for each
+/// case, the table of measures, and the limits.
 ///
 /// # Examples
 /// ```no_run
@@ -45,10 +45,10 @@ pub fn text(results: &Results, width: usize) -> String {
     for finding in &results.findings {
         paragraph(&mut out, width, "- ", &printable(finding.as_bytes(), 1_000));
     }
+    bars::draw(&mut out, results, width);
     tables(&mut out, results, width);
     denied(&mut out, results, width);
     limits(&mut out, results, width);
-    bars::draw(&mut out, results, width);
     out
 }
 

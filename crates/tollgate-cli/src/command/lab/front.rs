@@ -1,5 +1,5 @@
-//! The backend that answers the questions of a case in real time: the store, or nodes in front of
-//! it.
+//! The backend that answers the questions of a case in real time: the store, nodes in front of it,
+//! or a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,15 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tollgate::{Limiter, Store};
 use tollgate_experiments::experiment::live::{DueAttempt, TimedAnswer};
-use tollgate_experiments::experiment::{Case, Node, NodeAnswer, Spread};
+use tollgate_experiments::experiment::{Case, Node, NodeAnswer, QueueCase, QueueHandles, Spread};
 use tollgate_logs::decide::ask;
 use tollgate_logs::{PerLimits, Verdict};
 use tollgate_policy::Authority;
+use tollgate_queue::AnyQueues;
 
 use super::begin::Begin;
 use super::cut_off::CutOff;
+use super::offers::{job, store_error, verdict_of};
 
 /// The backend that answers the questions of a case.
 pub(super) enum Front<S> {
@@ -21,6 +23,8 @@ pub(super) enum Front<S> {
     Store(Limiter<S>),
     /// Nodes in front of it.
     Nodes(Vec<Node<CutOff<S>>>, Spread),
+    /// A queue, to which attempts are offered.
+    Queue(QueueHandles<AnyQueues>, QueueCase),
 }
 
 /// An answer, to be measured; of a node with the authority that decided.
@@ -93,6 +97,15 @@ pub(super) async fn put<S: Store>(
             answer.map(|NodeAnswer { verdict, authority, .. }| {
                 let decided_us = begin.store_us.saturating_add(answered_us);
                 (TimedAnswer { sent_us, decided_us, answered_us, verdict }, Some(authority))
+            })
+        }
+        Front::Queue(handles, _) => {
+            let offered = handles.producer.offer(&job(sent_us)).await;
+            let answered_us = begin.now_us();
+            offered.map_err(store_error).map(|outcome| {
+                let verdict = verdict_of(&outcome);
+                let decided_us = begin.store_us.saturating_add(answered_us);
+                (TimedAnswer { sent_us, decided_us, answered_us, verdict }, None)
             })
         }
     };

@@ -3,21 +3,24 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result};
+use anyhow::{Context as _, Error, Result};
 use indicatif::ProgressBar;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep_until, timeout};
 use tollgate::{LimitSet, MemoryStore, Store, StoreError};
 use tollgate_experiments::experiment::live::{Live, ServerUsage};
 use tollgate_experiments::experiment::results::{CaseResult, LiveRun};
-use tollgate_experiments::experiment::{Case, Experiment, Node, NodesCase, Results};
+use tollgate_experiments::experiment::{Case, Experiment, Node, NodesCase, QueueHandles, Results};
 use tollgate_logs::PerLimits;
+use tollgate_queue::{AnyQueues, MemoryQueues, Queue, RedisQueues};
 use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 
 use super::begin::{Begin, micros};
 use super::cut_off::CutOff;
 use super::front::{CallResult, Front, Returning, put, store_alone};
+use super::offers::{remove, store_error};
+use super::workers::Workers;
 use crate::redis_decider::{clear, open_run, run_name};
 use crate::show;
 use crate::stop::Stop;
@@ -67,19 +70,24 @@ struct Driver<'e> {
     bar: ProgressBar,
 }
 
-/// A run on Redis, with the store of its current case.
+/// A run on Redis, with what its current case counts in.
 struct RedisRun<'o> {
     options: &'o Options,
     run: String,
-    /// The current store, with the start of its case.
-    open: Option<(RedisStore, Option<Begin>)>,
+    store: Option<RedisStore>,
+    queue: Option<(Queue<AnyQueues>, Option<LimitSet>)>,
 }
 
 impl RedisRun<'_> {
-    /// Removes the keys of the current store, and forgets the store.
+    /// Removes the keys of the current case.
     async fn clear(&mut self) -> Result<()> {
-        match self.open.take() {
-            Some((store, _)) => Ok(clear(&store).await?),
+        if let Some((queue, rate)) = self.queue.take() {
+            remove(&queue, rate.as_ref(), self.options).await.with_context(|| {
+                format!("a queue is left: try `tollgate queue remove {}`", queue.name())
+            })?;
+        }
+        match self.store.take() {
+            Some(store) => Ok(clear(&store).await?),
             None => Ok(()),
         }
     }
@@ -88,23 +96,24 @@ impl RedisRun<'_> {
 impl Driver<'_> {
     async fn in_memory(&self) -> Result<Results> {
         let mut results = self.results("memory://".to_owned());
-        let mut open: Option<(MemoryStore, Begin)> = None;
         for (place, case) in self.cases() {
             let live = Live::new(self.experiment, case)?;
-            let (store, begin) =
-                open.take().filter(|_| self.continues_previous(place)).unwrap_or_else(|| {
-                    let store = MemoryStore::new();
-                    let begin = self.begin(store.now().as_micros(), Instant::now(), Duration::ZERO);
-                    (store, begin)
-                });
-            let held = || Some((store.bytes(), store.subjects()));
-            let Some(front) = store_alone(case, store.clone()) else { continue };
-            let (live, cut) = self.case(place, case, live, begin, Arc::new(front), held).await?;
-            add(&mut results, live.finish(None), cut);
+            let store = MemoryStore::new();
+            let begin = self.begin(store.now().as_micros(), Instant::now(), Duration::ZERO);
+            let held = || case.queue.is_none().then(|| (store.bytes(), store.subjects()));
+            let front = match &case.queue {
+                Some(queue) => {
+                    let queues = AnyQueues::Memory(MemoryQueues::new());
+                    Some(Front::Queue(QueueHandles::new(queues, "lab", queue)?, queue.clone()))
+                }
+                None => store_alone(case, store.clone()),
+            };
+            let Some(front) = front.map(Arc::new) else { continue };
+            let (live, cut) = self.case(place, case, live, begin, Arc::clone(&front), held).await?;
+            add(&mut results, finish(live, None, &front, begin).await?, cut);
             if cut {
                 break;
             }
-            open = Some((store, begin));
         }
         results.conclude(self.experiment);
         Ok(results)
@@ -112,7 +121,8 @@ impl Driver<'_> {
 
     async fn on_redis(&self, options: &Options) -> Result<(Results, Option<Error>)> {
         let mut results = self.results(options.to_string());
-        let mut redis = RedisRun { options, run: run_name("live"), open: None };
+        let run = run_name("live");
+        let mut redis = RedisRun { options, run, store: None, queue: None };
         let mut wrong = None;
         for (place, case) in self.cases() {
             match self.case_on_redis(&mut redis, place, case, &mut results).await {
@@ -150,39 +160,16 @@ impl Driver<'_> {
         case: &Case,
         results: &mut Results,
     ) -> Result<bool> {
-        if !self.continues_previous(place) {
-            redis.clear().await?;
-        }
-        let store = match &redis.open {
-            Some((store, _)) => store.clone(),
-            None => {
-                let run = format!("{}-{place}", redis.run);
-                let mut builder = RedisStore::builder(redis.options.clone()).run_now(&run);
-                if redis.options.is_cluster() && self.needs_one_slot(case) {
-                    builder = builder.shard(&run);
-                }
-                let store = open_run(builder).await?;
-                redis.open = Some((store.clone(), None));
-                store
-            }
-        };
-        let all: Vec<&LimitSet> = case.parts.iter().map(|part| &part.limits).collect();
-        store.prepare(&all).await?;
+        redis.clear().await?;
         // Nodes connect before the start is fixed, and before the server's usage is read.
         let begun = Arc::new(OnceLock::new());
-        let front = match &case.nodes {
-            Some(nodes) => Some(self.nodes(redis, nodes, place, &begun).await?),
-            None => store_alone(case, store.clone()),
+        let Some(front) = self.front(redis, place, case, &begun).await?.map(Arc::new) else {
+            return Ok(false);
         };
-        let Some(front) = front.map(Arc::new) else { return Ok(false) };
         let live = Live::new(self.experiment, case)?;
         let time = ServerTime::read(redis.options).await?;
         let usage_time = SPIN + time.took * USAGE_ROUND_TRIPS;
-        let begin = match redis.open {
-            Some((_, Some(begin))) => begin,
-            _ => self.begin(time.us, time.at, usage_time),
-        };
-        redis.open = Some((store.clone(), Some(begin)));
+        let begin = self.begin(time.us, time.at, usage_time);
         // Read just before the start: the server's idle activity does not belong to decisions.
         self.wait_until(case, begin.at.checked_sub(usage_time).unwrap_or(begin.at)).await;
         let before = noted(Usage::read(redis.options).await);
@@ -199,18 +186,38 @@ impl Driver<'_> {
             calls,
             commands,
         });
-        let result = match &*front {
-            Front::Store(_) => live.finish(used),
-            Front::Nodes(nodes, _) => {
-                for node in nodes {
-                    node.give_back(true).await;
-                }
-                let counters: Vec<_> = nodes.iter().map(Node::counters).collect();
-                live.finish_nodes(used, &counters)
-            }
-        };
-        add(results, result, cut);
+        add(results, finish(live, used, &front, begin).await?, cut);
         Ok(cut)
+    }
+
+    /// The backend that answers the questions of a case on Redis.
+    async fn front(
+        &self,
+        redis: &mut RedisRun<'_>,
+        place: usize,
+        case: &Case,
+        begun: &Arc<OnceLock<Instant>>,
+    ) -> Result<Option<Front<RedisStore>>> {
+        let run = format!("{}-{place}", redis.run);
+        if let Some(case) = &case.queue {
+            let queues = RedisQueues::connect(redis.options.clone()).await.map_err(store_error)?;
+            let handles = QueueHandles::new(AnyQueues::Redis(queues), &run, case)?;
+            redis.queue = Some((handles.queue.clone(), case.rate.clone()));
+            return Ok(Some(Front::Queue(handles, case.clone())));
+        }
+        let mut builder = RedisStore::builder(redis.options.clone()).run_now(&run);
+        // Several slots have a clock each, and an attempt has one time at which it was decided.
+        if redis.options.is_cluster() && case.parts.len() > 1 {
+            builder = builder.shard(&run);
+        }
+        let store = open_run(builder).await?;
+        redis.store = Some(store.clone());
+        let all: Vec<&LimitSet> = case.parts.iter().map(|part| &part.limits).collect();
+        store.prepare(&all).await?;
+        Ok(match &case.nodes {
+            Some(nodes) => Some(self.nodes(redis, nodes, place, begun).await?),
+            None => store_alone(case, store),
+        })
     }
 
     /// The nodes of a case, each with separate connections.
@@ -241,20 +248,6 @@ impl Driver<'_> {
         self.experiment.cases.iter().enumerate()
     }
 
-    /// Whether a case continues with the counts and the time of the previous one.
-    fn continues_previous(&self, place: usize) -> bool {
-        self.experiment.keeps_counts && place > 0
-    }
-
-    /// Whether the keys of a case must lie in one slot of a cluster. Several slots have a clock
-    /// each, and an attempt has one time at which it was decided.
-    fn needs_one_slot(&self, case: &Case) -> bool {
-        let has_several = |case: &Case| case.parts.len() > 1;
-        // Cases that keep counts share a store.
-        has_several(case)
-            || self.experiment.keeps_counts && self.experiment.cases.iter().any(has_several)
-    }
-
     /// The next possible start of a case, but not before `not_before` has passed. The store's clock
     /// is at `now_us` at the local moment `at`.
     fn begin(&self, now_us: u64, at: Instant, not_before: Duration) -> Begin {
@@ -280,21 +273,32 @@ impl Driver<'_> {
         live.begin(begin.store_us);
         self.wait_until(case, begin.at).await;
         let _returning = Returning::of(&front);
+        let mut workers = Workers::of(&front, begin);
         self.bar.set_message(case.name.clone());
         let mut in_flight: JoinSet<CallResult> = JoinSet::new();
         let mut sent = 0_u64;
         loop {
+            // Deliveries first: they make room for the offers after them.
+            if let Some(workers) = &mut workers {
+                workers.settle(&mut live);
+            }
             while let Some(done) = in_flight.try_join_next() {
                 settle(&mut live, done?);
             }
             let now_us = begin.now_us();
             self.progress(place, now_us);
-            if self.stop.is_asked() {
+            let is_stopped = self.stop.is_asked();
+            // The workers of a queue go on until the end of the experiment.
+            let is_over = workers.is_none() || now_us >= self.experiment.duration_us;
+            if is_stopped || is_over && in_flight.is_empty() && live.next_due()?.is_none() {
                 while let Some(done) = in_flight.join_next().await {
                     settle(&mut live, done?);
                 }
+                if let Some(workers) = workers {
+                    workers.end(&mut live).await;
+                }
                 live.held(held());
-                return Ok((live, true));
+                return Ok((live, is_stopped));
             }
             if in_flight.len() < MAX_IN_FLIGHT
                 && let Some(question) = live.take(now_us)?
@@ -311,10 +315,6 @@ impl Driver<'_> {
                 continue;
             }
             match live.next_due()? {
-                None if in_flight.is_empty() => {
-                    live.held(held());
-                    return Ok((live, false));
-                }
                 Some(due_us) if in_flight.len() < MAX_IN_FLIGHT => {
                     let due = begin.at + Duration::from_micros(due_us);
                     let sleep = due.saturating_duration_since(Instant::now());
@@ -335,12 +335,7 @@ impl Driver<'_> {
         let duration = u128::from(self.experiment.duration_us.max(1));
         let share = (u128::from(now_us) * 1_000 / duration).min(1_000);
         let cases = self.experiment.cases.len().max(1) as u128;
-        // Cases that continue the time of the previous one end at the same moment.
-        let all = if self.experiment.keeps_counts {
-            share
-        } else {
-            (place as u128 * 1_000 + share) / cases
-        };
+        let all = (place as u128 * 1_000 + share) / cases;
         self.bar.set_position(u64::try_from(all).unwrap_or(0));
     }
 
@@ -370,6 +365,29 @@ impl Driver<'_> {
 fn add(results: &mut Results, result: CaseResult, cut: bool) {
     results.cases.push(result);
     results.complete = !cut;
+}
+
+/// The results of a case, after its last answer.
+async fn finish<S: Store>(
+    live: Live<'_>,
+    used: Option<ServerUsage>,
+    front: &Front<S>,
+    begin: Begin,
+) -> Result<CaseResult> {
+    Ok(match front {
+        Front::Store(_) => live.finish(used),
+        Front::Nodes(nodes, _) => {
+            for node in nodes {
+                node.give_back(true).await;
+            }
+            let counters: Vec<_> = nodes.iter().map(Node::counters).collect();
+            live.finish_nodes(used, &counters)
+        }
+        Front::Queue(handles, _) => {
+            let stats = handles.queue.stats().await.map_err(store_error)?;
+            live.finish_queue(used, begin.now_us(), &stats)
+        }
+    })
 }
 
 /// Prints an error that accompanies a more serious one.

@@ -4,14 +4,19 @@ mod begin;
 mod cut_off;
 mod front;
 mod live;
+mod offers;
 mod race;
+mod redis_queues;
 mod timeseries;
+mod workers;
 mod write;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use tollgate_experiments::experiment::{self, Experiment, Progress, Queueing, Results, Timings};
+use tollgate_experiments::experiment::{
+    self, Experiment, Progress, QueueOpener, Queueing, QueuesInMemory, Results, Timings,
+};
 use tollgate_experiments::{Error, report};
 use tollgate_logs::{Decider, Event, InMemory, PerLimits, Verdict};
 
@@ -20,6 +25,7 @@ use crate::input;
 use crate::redis_decider::{RedisDecider, redis};
 use crate::show::{self, Output};
 use crate::stop::Stop;
+use redis_queues::QueuesOnRedis;
 use write::Files;
 
 pub(crate) fn lab(args: &Lab, out: &mut Output) -> Result<u8> {
@@ -53,7 +59,7 @@ fn queueing(args: &LabQueue) -> Result<Queueing> {
     })
 }
 
-/// Checks, before anything runs, that the options are possible for queues, nodes and a backend.
+/// Checks, before anything runs, that the options are possible for nodes and a backend.
 fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Result<()> {
     if let Some(case) = experiment.cases.iter().find(|case| case.nodes.is_some()) {
         ensure!(
@@ -75,20 +81,6 @@ fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Resul
             if common.live { "--live" } else { "--store" }
         );
     }
-    let Some(case) = experiment.cases.iter().find(|case| case.queue.is_some()) else {
-        return Ok(());
-    };
-    ensure!(
-        !common.live,
-        "`{}` is a queue, and the lab runs queues only in simulated time: leave out --live",
-        case.name
-    );
-    ensure!(
-        !is_redis,
-        "`{}` is a queue, and on Redis a queue uses the server's clock, which cannot be \
-         simulated: leave out --store, since a queue in memory does the same",
-        case.name
-    );
     Ok(())
 }
 
@@ -131,7 +123,9 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     is_of_size(experiment, common)?;
     // Fail before the run if a file cannot be written, not an hour later.
     let files = Files::open(common)?;
-    let sink = common.timeseries.as_deref().map(timeseries::Sink::open).transpose()?;
+    let retention = input::wait(&common.timeseries_retention).context("--timeseries-retention")?;
+    let sink = common.timeseries.as_deref().map(|url| timeseries::Sink::open(url, retention));
+    let sink = sink.transpose()?;
     let stop = Stop::listen()?;
     let mut took = Timings::default();
     let is_redis = options.is_some();
@@ -148,9 +142,10 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             run(experiment, &mut decider, &mut took)?
         }
         Some(options) => {
+            let mut queues = QueuesOnRedis::new(options.clone())?;
             let mut decider = RedisDecider::new(options, stop.clone())?;
-            let results = run(experiment, &mut decider, &mut took);
-            let cleared = decider.clear();
+            let results = run_with(experiment, &mut decider, &mut queues, &mut took);
+            let cleared = decider.clear().map_err(Into::into).and(queues.clear());
             // Report the first error; the results are printed in any case.
             left = cleared.err().filter(|_| results.is_ok()).map(Into::into);
             results?
@@ -185,14 +180,23 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     Ok(stop.code())
 }
 
-/// Runs the experiment with a progress bar.
+/// Runs the experiment with a progress bar, its queues in memory.
 pub(super) fn run(
     experiment: &Experiment,
     decider: &mut impl Decider,
     took: &mut Timings,
 ) -> Result<Results, Error> {
+    run_with(experiment, decider, &mut QueuesInMemory::default(), took)
+}
+
+fn run_with(
+    experiment: &Experiment,
+    decider: &mut impl Decider,
+    queues: &mut dyn QueueOpener,
+    took: &mut Timings,
+) -> Result<Results, Error> {
     let bar = show::progress(Some(1_000)).with_style(show::bar("{msg:24} {bar:30} {percent} %"));
-    let results = experiment::run(experiment, decider, |progress: Progress| {
+    let results = experiment::run_with(experiment, decider, queues, |progress: Progress| {
         if let Some(case) = experiment.cases.get(progress.case) {
             bar.set_message(case.name.clone());
         }

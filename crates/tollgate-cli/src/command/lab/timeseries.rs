@@ -22,36 +22,39 @@ pub(super) struct Sink {
     prefix: KeyPrefix,
     runtime: tokio::runtime::Runtime,
     server: TimeSeries,
+    /// How long the series are kept; zero keeps them.
+    retention: Duration,
 }
 
 impl Sink {
-    pub(super) fn open(url: &str) -> Result<Self> {
+    pub(super) fn open(url: &str, retention: Duration) -> Result<Self> {
         let options = time_series_options(url)?;
         let runtime = runtime()?;
         let prefix = options.key_prefix().clone();
         let server = runtime.block_on(TimeSeries::connect(options))?;
         let url = url.split('@').next_back().unwrap_or_default().to_owned();
-        Ok(Self { url, prefix, runtime, server })
+        Ok(Self { url, prefix, runtime, server, retention })
     }
 
-    /// Writes each case as two series, as if the experiment had ended now, and returns their
-    /// location.
+    /// Writes each case as two series, as if the experiment had ended now, lets them expire, and
+    /// returns their location.
     pub(super) fn write(&self, results: &Results) -> Result<String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let end_ms = u64::try_from(now.as_millis())?;
         let begin_ms = end_ms.saturating_sub(results.duration_us / 1_000);
-        // The time distinguishes runs of the same experiment.
-        let run = format!("lab:{begin_ms}");
+        // The time distinguishes runs: each is its own series, which a label selects.
+        let run = begin_ms.to_string();
         let mut series = Vec::new();
         for case in &results.cases {
             for (data, outcome, count) in OUTCOMES {
                 let labels = [
                     ("data", data.to_owned()),
+                    ("run", run.clone()),
                     ("outcome", outcome.to_owned()),
                     ("experiment", label(&results.name)),
                     ("case", label(&case.name)),
                 ];
-                let key = format!("{run}:{}:{outcome}", label(&case.name));
+                let key = format!("lab:{run}:{}:{outcome}", label(&case.name));
                 series.push((&case.buckets, count, Series::new(key, Duration::ZERO, labels)?));
             }
         }
@@ -74,8 +77,15 @@ impl Sink {
                 samples.len()
             );
         }
+        if !self.retention.is_zero() {
+            // A series without a sample was not created.
+            let has_samples = |series: &&Series| samples.iter().any(|it| it.series == *series);
+            let written = series.iter().map(|(.., series)| series).filter(has_samples);
+            let written: Vec<&Series> = written.collect();
+            self.runtime.block_on(self.server.expire(&written, self.retention))?;
+        }
         Ok(format!(
-            "{} (keys {}{run}:*): TS.MRANGE {begin_ms} {end_ms} AGGREGATION SUM 1000 FILTER data=hits",
+            "{} (keys {}lab:{run}:*): TS.MRANGE - + AGGREGATION SUM 1000 FILTER data=hits run={run}",
             self.url, self.prefix
         ))
     }

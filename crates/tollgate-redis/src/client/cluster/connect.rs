@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use super::map::View;
 use super::{Cluster, Shared, SlotMap, view};
+use crate::client::key_slot;
 use crate::client::single_flight::SingleFlight;
 use crate::fault::Fault;
 use crate::node::Connector;
@@ -45,13 +46,29 @@ pub(in crate::client) async fn primaries_now(
     seeds: &[Endpoint],
     tls: bool,
 ) -> Result<Vec<Address>, Fault> {
-    let connector = connector(options.clone(), seeds, tls)?;
-    let view = seen_by_all(&connector, seeds).await?;
-    let reached = view.primaries.into_iter().map(|announced| {
-        let Endpoint { host, port } = options.reachable(announced);
-        Address::Tcp { host, port, tls }
-    });
+    let view = seen_by_all(&connector(options.clone(), seeds, tls)?, seeds).await?;
+    let reached = view.primaries.into_iter().map(|announced| reached(options, announced, tls));
     Ok(reached.collect())
+}
+
+/// The primary that has the slot of this key, now.
+pub(in crate::client) async fn owner_now(
+    options: &Options,
+    (seeds, tls): (&[Endpoint], bool),
+    key: &str,
+) -> Result<Address, Fault> {
+    let view = seen_by_all(&connector(options.clone(), seeds, tls)?, seeds).await?;
+    let place = view.owners.get(usize::from(key_slot(key.as_bytes())));
+    let owner = place.and_then(|place| view.primaries.get(usize::from(*place)).cloned());
+    // The view covers all slots.
+    let owner = owner.ok_or_else(|| Fault::NotACluster { address: options.to_string() })?;
+    Ok(reached(options, owner, tls))
+}
+
+/// The address at which a primary is reached.
+fn reached(options: &Options, announced: Endpoint, tls: bool) -> Address {
+    let Endpoint { host, port } = options.reachable(announced);
+    Address::Tcp { host, port, tls }
 }
 
 /// Makes the connectors of all nodes.

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use redis::Value;
 use tokio::time::{Instant, sleep_until};
 
-pub(super) use self::connect::primaries_now;
+pub(super) use self::connect::{owner_now, primaries_now};
 use self::map::View;
 use super::elsewhere::{is_unsent, may_be_elsewhere};
 use super::key_slot::key_slot;

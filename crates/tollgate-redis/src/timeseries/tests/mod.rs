@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod connection;
+mod expiry;
 mod prefix;
 mod queries;
 mod real_server;

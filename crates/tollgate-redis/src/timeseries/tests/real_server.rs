@@ -103,5 +103,14 @@ async fn a_redis_with_time_series_adds_up() {
     delete().await;
     assert_eq!(series.record(&[at(&no, 100_000, 4)]).await, Ok(taken(1)));
     assert_eq!(sums(query(1_000)).await, lines("", "100000:4")[1..]);
+
+    // One that has expired is found no more, and comes back as one that was deleted.
+    assert_eq!(series.expire(&[&no], Duration::from_millis(1)).await, Ok(()));
+    let start = std::time::Instant::now();
+    while !sums(query(1_000)).await.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "it does not expire");
+    }
+    assert_eq!(series.record(&[at(&no, 100_000, 9)]).await, Ok(taken(1)));
+    assert_eq!(sums(query(1_000)).await, lines("", "100000:9")[1..]);
     delete().await;
 }

@@ -7,7 +7,11 @@ use tokio::task::JoinHandle;
 use tollgate_policy::Outcome;
 
 use super::*;
-use crate::timeseries::Outbox;
+use crate::timeseries::{Counted, Outbox};
+
+fn counted(outcome: Outcome) -> Counted<'static> {
+    Counted::Limit { policy: "p", limit: "l", outcome }
+}
 
 /// The reply to one question.
 type Reply = fn(usize) -> Result<Recorded, TimeSeriesError>;
@@ -80,7 +84,7 @@ impl Setup {
 
     fn put(&mut self, values: impl IntoIterator<Item = u64>) {
         for value in values {
-            self.outbox.put(("p", "l"), Outcome::Allowed, 1_700_000_000 + value, value);
+            self.outbox.put(&counted(Outcome::Allowed), 1_700_000_000 + value, value);
         }
     }
 
@@ -146,14 +150,14 @@ async fn what_does_not_fit_is_lost_and_counted() {
     assert_eq!(counted(&setup.tally), (0, [3, 0, 0]));
     let (running, mut outbox) = setup.run().await;
     assert_eq!(running.heard(), [[1, 2, 3, 4]]);
-    outbox.put(("p", "l"), Outcome::Denied, 1, 8);
+    outbox.put(&counted(Outcome::Denied), 1, 8);
     running.settled().await;
     assert_eq!(running.heard(), [vec![1, 2, 3, 4], vec![8]]);
     assert_eq!(counted(&running.tally), (5, [3, 0, 0]));
     // Nobody is there to take it.
     running.task.abort();
     assert!(running.task.await.is_err());
-    outbox.put(("p", "l"), Outcome::Denied, 1, 9);
+    outbox.put(&counted(Outcome::Denied), 1, 9);
     assert_eq!(counted(&running.tally), (5, [4, 0, 0]));
 }
 

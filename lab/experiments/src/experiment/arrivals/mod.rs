@@ -132,6 +132,16 @@ impl Workload {
 }
 
 impl Workload {
+    /// The first edge, in microseconds from the start of the experiment, and how long before it the
+    /// first attempts are; `None` if it does not ask at edges.
+    pub(super) fn first_edge(&self, start_us: u64) -> Option<(u64, u64)> {
+        let Arrivals::Edge { window_us, before_us, .. } = self.arrivals else { return None };
+        let before = before_us.min(window_us / 2).max(1);
+        let begin = start_us.saturating_add(self.from_us).saturating_add(before);
+        let first = begin.div_ceil(window_us.max(1)).saturating_mul(window_us);
+        Some((first.saturating_sub(start_us), before))
+    }
+
     /// The approximate number of its requests.
     pub(super) fn requests(&self) -> u64 {
         self.requests_in(self.until_us.saturating_sub(self.from_us))

@@ -81,13 +81,11 @@ impl<'w> RequestSource<'w> {
                 self.at += (every_us / 2 + self.rng.below(*every_us + 1)) as f64;
                 at
             }
-            Arrivals::Edge { window_us, size, before_us } => {
+            Arrivals::Edge { window_us, size, .. } => {
                 let (edge, place) = (n / (2 * size.max(&1)), n % (2 * size.max(&1)));
                 // Before the edge one after the other, after it all together.
-                let before = (*before_us).min(window_us / 2).max(1);
-                let begin = self.start_us.saturating_add(from).saturating_add(before);
-                let first = begin.div_ceil(*window_us).saturating_mul(*window_us);
-                let at = first.saturating_add(edge.saturating_mul(*window_us)) - self.start_us;
+                let (first, before) = workload.first_edge(self.start_us).unwrap_or_default();
+                let at = first.saturating_add(edge.saturating_mul(*window_us));
                 if place < *size { at - before + spread(before, place, *size) } else { at }
             }
             Arrivals::Diurnal { rate, day_us } => self.next_diurnal(*rate, *day_us),

@@ -101,7 +101,6 @@ impl FileReader<'_> {
             workloads,
             cases,
             notes,
-            keeps_counts: false,
         })
     }
 

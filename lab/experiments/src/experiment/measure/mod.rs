@@ -8,7 +8,7 @@ use self::denials::Denials;
 use self::share::{burstiness, fairness};
 use self::window::{PeakWindow, Utilization};
 use super::raster_builder::{RasterBuilder, most_denied};
-use super::results::{Bucket, CaseResult, GroupResult, LimitResult};
+use super::results::{Bucket, CaseResult, GroupResult, LimitResult, Served, Zoom};
 use super::{Case, Experiment};
 use tollgate::LimitSet;
 use tollgate_logs::EventUnit;
@@ -82,6 +82,8 @@ pub(super) struct Measures {
     /// For a queue, the deliveries in each bucket: these are the load behind it, not the accepted
     /// offers.
     delivered: Option<Vec<u64>>,
+    /// The buckets around one edge.
+    zoom: Option<(Zoom, Vec<Bucket>)>,
 }
 
 impl Measures {
@@ -148,6 +150,7 @@ impl Measures {
             keys: None,
             bytes: None,
             delivered: case.queue.as_ref().map(|_| vec![0; buckets]),
+            zoom: experiment.zoom().map(|zoom| (zoom, zoom.buckets())),
         }
     }
 
@@ -185,6 +188,12 @@ impl Measures {
             bucket.admitted += u64::from(is_admitted);
             bucket.denied += u64::from(!is_admitted);
             bucket.occupancy = bucket.occupancy.max(occupancy);
+        }
+        if let Some((zoom, buckets)) = &mut self.zoom
+            && let Some(bucket) = zoom.place(at).and_then(|place| buckets.get_mut(place))
+        {
+            bucket.admitted += u64::from(is_admitted);
+            bucket.denied += u64::from(!is_admitted);
         }
         if let Some(denied) = self.denied.get_mut(attempt.client as usize) {
             *denied = denied.saturating_add(u32::from(!is_admitted));
@@ -326,6 +335,7 @@ impl Measures {
             groups: self.groups,
             buckets: self.buckets,
             told_wait_us: self.denials.waits(),
+            most_admitted: most_admitted(&self.clients, &name),
             most_denied: most_denied(&self.denied, MOST_DENIED)
                 .into_iter()
                 .map(|(client, denied)| {
@@ -334,9 +344,20 @@ impl Measures {
                     self.denials.of(client, name(client), denied, admitted)
                 })
                 .collect(),
+            zoom: self.zoom.map(|(_, buckets)| buckets).unwrap_or_default(),
             raster: self.raster.finish(&self.denied, name),
         }
     }
+}
+
+/// The client with the most admitted attempts; `clients` has the requests and the admitted attempts
+/// of each.
+fn most_admitted(clients: &[(u32, u32)], name: impl Fn(u32) -> String) -> Option<Served> {
+    let most = clients.iter().map(|(_, admitted)| *admitted).max().filter(|most| *most > 0)?;
+    let mut has_most = (0..).zip(clients).filter(|(_, (_, admitted))| *admitted == most);
+    let (client, _) = has_most.next()?;
+    let is_alone = has_most.next().is_none();
+    Some(Served { client: name(client), admitted: u64::from(most), is_alone })
 }
 
 /// Whether each limit of a case counts the costs of a log, and not attempts.

@@ -1,28 +1,23 @@
 //! A queue in place of limits: each attempt is an offer, and workers take one job after the other.
 //!
-//! The queue is the real one in memory, with a clock that is set to the time of each event. At one
-//! moment workers finish first, since that makes room; then retries are offered, then first
-//! attempts. After each of these every idle worker takes a job, the worker with the lowest number
-//! first.
+//! The queue is a real one, with a clock that is set to the time of each event. At one moment
+//! workers finish first, since that makes room; then retries are offered, then first attempts.
+//! After each of these every idle worker takes a job, the worker with the lowest number first.
 
 mod case;
 mod file;
+mod handles;
+mod live;
 mod measure;
 
 use core::cmp::Reverse;
-use core::future::Future;
-use core::time::Duration;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::time::Instant;
 
-use measure::QueueMeasures;
-use tollgate::{ManualClock, Time, at_once};
-use tollgate_queue::{
-    Consumer, ConsumerSettings, Counts, Job, JobId, MemoryQueues, OfferOutcome, Producer,
-    ProducerSettings, Queue,
-};
+use tollgate::{ManualClock, Time};
+use tollgate_queue::{Counts, Job, JobId, OfferOutcome};
 
-use self::case::VISIBILITY_US;
+use self::measure::QueueMeasures;
 use super::case_run::{BATCH, CaseRun, Timings};
 use super::measure::Attempt;
 use super::results::CaseResult;
@@ -33,33 +28,32 @@ use tollgate_logs::decide::{Decider, Verdict};
 
 pub use case::QueueCase;
 pub(super) use file::RawQueue;
-
-/// The name of a case's queue. Each case has its own.
-const NAME: &str = "lab";
+pub use handles::{QueueHandles, QueueOpener, QueuesInMemory, SimulatedQueue};
+pub(super) use live::LiveQueue;
 
 /// Runs a case with a queue. `progress` receives the time, the attempts and the time spent.
 pub(super) fn run(
     experiment: &Experiment,
     case: &Case,
     setting: &QueueCase,
-    decider: &mut impl Decider,
+    (decider, queues): (&mut impl Decider, &mut dyn QueueOpener),
     progress: impl FnMut(u64, u64, Timings),
 ) -> Result<CaseRun, Error> {
-    let mut at_work = QueueRun::new(experiment, case, setting)?;
+    let clock = ManualClock::at_micros(experiment.start_us);
+    let queue = queues.open(setting, &clock)?;
+    let mut at_work = QueueRun::new(experiment, case, setting, (queue, clock))?;
     let ended = at_work.all(decider, progress);
     let (attempts, took) = (at_work.attempts, at_work.took);
     Ok(CaseRun { result: at_work.finish(case)?, attempts, took, ended })
 }
 
 /// The run of a case.
-struct QueueRun<'e> {
+struct QueueRun<'e, 'q> {
     experiment: &'e Experiment,
     setting: &'e QueueCase,
     run: Run<'e>,
     clock: ManualClock,
-    queue: Queue<MemoryQueues>,
-    producer: Producer<MemoryQueues>,
-    consumer: Consumer<MemoryQueues>,
+    queue: Box<dyn SimulatedQueue + 'q>,
     job: Job,
     names: Vec<String>,
     /// When each busy worker finishes, in microseconds from the start.
@@ -75,18 +69,13 @@ struct QueueRun<'e> {
     took: Timings,
 }
 
-impl<'e> QueueRun<'e> {
-    fn new(experiment: &'e Experiment, case: &Case, setting: &'e QueueCase) -> Result<Self, Error> {
-        let clock = ManualClock::at_micros(experiment.start_us);
-        let queue = Queue::new(MemoryQueues::with_clock(clock.clone()), NAME)?;
-        let producer =
-            queue.producer(ProducerSettings::new(setting.bound).counts(setting.counts))?;
-        let working = ConsumerSettings::new().visibility(Duration::from_micros(VISIBILITY_US));
-        let working = match &setting.rate {
-            Some(rate) => working.rate(rate.clone()),
-            None => working,
-        };
-        let consumer = queue.consumer(working)?;
+impl<'e, 'q> QueueRun<'e, 'q> {
+    fn new(
+        experiment: &'e Experiment,
+        case: &Case,
+        setting: &'e QueueCase,
+        (queue, clock): (Box<dyn SimulatedQueue + 'q>, ManualClock),
+    ) -> Result<Self, Error> {
         let workers = setting.workers as usize;
         Ok(Self {
             experiment,
@@ -94,8 +83,6 @@ impl<'e> QueueRun<'e> {
             run: Run::new(experiment, case, BATCH)?,
             clock,
             queue,
-            producer,
-            consumer,
             job: Job::new(),
             names: (1..=workers).map(|number| format!("worker-{number}")).collect(),
             busy: BinaryHeap::new(),
@@ -161,7 +148,7 @@ impl<'e> QueueRun<'e> {
             }
             self.busy.pop();
             self.idle.insert(worker);
-            let done = now(self.consumer.ack(&[id]))?;
+            let done = self.queue.ack(id)?;
             self.measures.done(now_us, done);
         }
         self.take()?;
@@ -177,7 +164,7 @@ impl<'e> QueueRun<'e> {
             && !self.accepted.is_empty()
         {
             let Some(name) = self.names.get(worker) else { break };
-            let mut taken = now(self.consumer.take(name, 1))?;
+            let mut taken = self.queue.take(name)?;
             let Some(job) = taken.jobs.pop() else {
                 // Rounded up, and never the same moment again, which would cause an endless loop.
                 let after = taken.next.map(|next| next.as_nanos().div_ceil(1_000).max(1));
@@ -197,7 +184,7 @@ impl<'e> QueueRun<'e> {
 
     /// Reads the current depth from the queue.
     fn depth(&mut self) -> Result<(), Error> {
-        let stats = now(self.queue.stats())?;
+        let stats = self.queue.stats()?;
         let out = if self.setting.counts == Counts::All { stats.in_flight } else { 0 };
         self.measures.depth(stats.waiting + out);
         Ok(())
@@ -207,7 +194,7 @@ impl<'e> QueueRun<'e> {
     fn offer(&mut self, attempt: &Attempt) -> Result<(), Error> {
         let now_us = self.now_us;
         let start = Instant::now();
-        let offered = now(self.producer.offer(&self.job))?;
+        let offered = self.queue.offer(&self.job)?;
         let verdict = match offered {
             OfferOutcome::Accepted { id, .. } => {
                 self.accepted.insert(id, now_us);
@@ -232,15 +219,10 @@ impl<'e> QueueRun<'e> {
 
     fn finish(mut self, case: &Case) -> Result<CaseResult, Error> {
         self.measures.pass(self.now_us);
-        let stats = now(self.queue.stats())?;
+        let stats = self.queue.stats()?;
         let queue = self.measures.finish(self.now_us, self.setting, &stats);
         Ok(CaseResult { queue: Some(queue), ..self.run.finish(case) })
     }
-}
-
-/// The result of a future of a queue in memory, which is always ready.
-fn now<T>(answer: impl Future<Output = T>) -> T {
-    at_once(answer).unwrap_or_else(|| unreachable!("queues in memory answer at once"))
 }
 
 #[cfg(test)]

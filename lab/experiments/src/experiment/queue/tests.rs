@@ -353,13 +353,6 @@ fn a_stopped_run_has_what_was_measured_so_far() {
 }
 
 #[test]
-fn a_queue_does_not_run_in_real_time() {
-    let experiment = Queueing::default().experiment(1).unwrap();
-    let error = crate::experiment::live::Live::new(&experiment, &experiment.cases[1]).unwrap_err();
-    assert!(error.to_string().contains("`2 workers` is a queue"), "{error}");
-}
-
-#[test]
 fn what_is_wrong_with_a_queue_is_told_with_its_line() {
     let works = "version = 1\nduration = \"1m\"\n[[workload]]\narrivals = \"steady\"\nrate = \
                  \"1/s\"\n[[case]]\nname = \"q\"\n[case.queue]\nbound = 10\nworkers = 2\nwork = \

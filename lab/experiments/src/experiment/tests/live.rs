@@ -9,8 +9,8 @@ use tollgate_logs::event::Event;
 fn live(experiment: &Experiment) -> Results {
     let mut results = Results::new(experiment);
     let mut decider = InMemory::default();
-    for (place, case) in experiment.cases.iter().enumerate() {
-        decider.begin(&case.parts, experiment.keeps_counts && place > 0).unwrap();
+    for case in &experiment.cases {
+        decider.begin(&case.parts, false).unwrap();
         let mut live = Live::new(experiment, case).unwrap();
         while let Some(now_us) = live.next_due().unwrap() {
             let question = live.take(now_us).unwrap().unwrap();
@@ -33,7 +33,8 @@ fn live(experiment: &Experiment) -> Results {
 fn real_time_on_a_store_that_takes_none_is_simulated_time() {
     let experiments =
         [Experiment::parse("x", RETRIES).unwrap(), zoo(40, 30, 1).unwrap(), sides(1).unwrap()];
-    for experiment in experiments {
+    for mut experiment in experiments {
+        experiment.cases.retain(|case| case.queue.is_none());
         let simulated = run_of(&experiment);
         let mut live = live(&experiment);
         for (live, simulated) in live.cases.iter_mut().zip(&simulated.cases) {
@@ -181,4 +182,42 @@ fn what_deciding_took_is_told_beside_the_operation() {
     assert!(within.contains("10.0 % of an operation of 10 ms, within the 20 %"), "{within}");
     let over = told("operation = \"4ms\"");
     assert!(over.contains("25.0 % of an operation of 4 ms, more than the 20 %"), "{over}");
+}
+
+/// Offers and workers are reported in any order; what is counted is what happened.
+#[test]
+fn a_queue_in_real_time_is_measured_by_what_its_workers_report() {
+    let text = "version = 1\nduration = \"10s\"\nbucket = \"1s\"\ncapacity = \"9/s\"\n\
+                workload = [{ arrivals = \"steady\", rate = \"1/s\" }]\n\
+                case = [{ queue = { bound = 2, work = \"3s\" } }]\n";
+    let experiment = Experiment::parse("x", text).unwrap();
+    let mut live = Live::new(&experiment, &experiment.cases[0]).unwrap();
+    let begin_us = 1_800_000_000_000_000;
+    live.begin(begin_us);
+    const S: u64 = 1_000_000;
+    for second in 0..4_u64 {
+        let now_us = second * S;
+        let question = live.take(now_us).unwrap().unwrap();
+        if second == 0 {
+            // Its worker is faster than the answer.
+            live.delivered(now_us + 10, 10);
+        }
+        let verdict = Verdict::new(second < 3, None);
+        let (sent_us, answered_us) = (now_us, now_us + 20);
+        let decided_us = begin_us + answered_us;
+        live.answered(question, TimedAnswer { sent_us, decided_us, answered_us, verdict });
+    }
+    live.done(3 * S + 30);
+    live.delivered(3 * S + 40, 2 * S);
+    let memory = tollgate_queue::MemoryQueues::new();
+    let handles = QueueHandles::new(memory, "q", experiment.cases[0].queue.as_ref().unwrap());
+    let stats = tollgate::at_once(handles.unwrap().queue.stats()).unwrap().unwrap();
+    let case = live.finish_queue(None, 10 * S, &stats);
+    assert_eq!((case.admitted, case.denied, case.peak), (3, 1, Some(1)), "{case:?}");
+    let queue = case.queue.unwrap();
+    let depths: Vec<u64> = queue.buckets.iter().map(|bucket| bucket.depth).collect();
+    assert_eq!(depths[..5], [0, 1, 2, 2, 1], "{depths:?}");
+    assert_eq!((queue.depth_max, queue.waited_us.unwrap().max), (2, 2 * S));
+    assert_eq!(queue.buckets[3].done + queue.buckets[3].delivered, 2);
+    assert_eq!(case.live.unwrap().latency_us.unwrap().max, 20);
 }
