@@ -386,17 +386,23 @@ const LOOK: &str = r##"
       return !seen.has(digits.map(digit => parseInt(digit, 16)).join());
     });
   });
-  // At the end of the page: where the button is, whether it can be pressed, and hides nothing.
+  // Where the button is, whether it can be pressed beside what else sticks, and hides nothing.
+  const canPress = () => {
+    const { x, y } = get("ask").getBoundingClientRect();
+    return get("ask").contains(document.elementFromPoint(x + 9, y + 9));
+  };
+  const top = id => get(id).getBoundingClientRect().top;
+  scrollBy(0, top("steps") - top("ask"));
+  await frame();
+  const isAbove = canPress();
   scrollTo(0, document.body.scrollHeight);
   await frame();
   const bar = get("bar").getBoundingClientRect();
   const isStuck = Math.abs(bar.bottom - innerHeight) < 1;
-  const pressed = get("ask").getBoundingClientRect();
-  const top = document.elementFromPoint(pressed.x + 9, pressed.y + 9);
   const end = get("lanes").getBoundingClientRect().bottom;
   const found = {
     width: innerWidth, wide, inks, refused,
-    bar: [isStuck, !isStuck || get("ask").contains(top), !isStuck || end <= bar.top],
+    bar: [isStuck, !isStuck || isAbove && canPress(), !isStuck || end <= bar.top],
     scrolls: document.documentElement.scrollWidth > innerWidth,
     paper: getComputedStyle(document.body).backgroundColor,
     asked: performance.getEntriesByType("resource").map(entry => entry.name),
