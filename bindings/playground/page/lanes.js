@@ -29,15 +29,16 @@ function newLane({ side, strategy, limits, capacity }, index, isPair) {
   const pre = find("pre");
   pre.setAttribute("aria-label", `Answers of ${name}`);
   const meaning = find(".meaning");
+  const choose = new Set(limits.flatMap(limit => limit.choose));
+  const reasons = make("ul");
+  for (const words of choose) reasons.append(make("li", words));
+  if (choose.size) meaning.append(make("p", "When to choose it:"), reasons);
   for (const limit of limits) {
     const list = make("dl");
     for (const [name, words] of limit.rows) list.append(make("dt", name), make("dd", words));
     if (limits.length > 1) meaning.append(make("p", limit.text, "limit"));
     meaning.append(list);
   }
-  const choose = new Set(limits.flatMap(limit => limit.choose));
-  if (choose.size) meaning.append(make("p", "When to choose it:"), make("ul"));
-  for (const words of choose) meaning.lastChild.append(make("li", words));
   const lane = {
     root, side, strategy, name, text, capacity, limits, canvas: find("canvas"), pre,
     last: find(".last"), now: find(".now"), count: find(".count"), why: find(".why"),

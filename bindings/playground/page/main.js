@@ -314,7 +314,12 @@ function showAddress() {
   clearTimeout(play.wait);
   play.wait = setTimeout(() => {
     const address = addressNow();
-    if (address.length <= MAX_ADDRESS) history.replaceState(null, "", address);
+    if (address.length > MAX_ADDRESS) return;
+    try {
+      history.replaceState(null, "", address);
+    } catch {
+      // A frame may have no address of its own: *Copy link* has it.
+    }
   }, ADDRESS_MS);
 }
 

@@ -458,6 +458,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::too_many_lines)] // one table of cases
     fn a_reason_has_the_numbers_of_the_moment() {
         let cases: &[(&str, &[u64], u64, u64, &str)] = &[
             (

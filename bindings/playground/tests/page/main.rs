@@ -84,18 +84,6 @@ fn is_zoned(limit: &str) -> bool {
 }
 
 #[test]
-fn a_time_zone_is_refused_and_the_page_says_why() {
-    const SCRIPT: &str = r##"
-      type("limits", input[0]);
-      return [get("problem").textContent, document.querySelector("#problem mark").textContent];
-    "##;
-    let Some(found) = run(DESK, SCRIPT, &json!(["2/day in Europe/Berlin"])) else { return };
-    let problem = found[0].as_str().unwrap();
-    assert!(problem.contains("built without time zones"), "{problem}");
-    assert_eq!(found[1], "Europe/Berlin", "{problem}");
-}
-
-#[test]
 fn a_time_line_with_holds_is_refused_and_the_page_says_why() {
     let texts: Vec<&str> = HOLD_VECTORS.iter().map(|(_, text)| *text).collect();
     let Some(found) = run(DESK, RUN_ALL, &json!(texts)) else { return };
@@ -153,17 +141,26 @@ fn a_limit_that_is_wrong_is_shown_with_its_place() {
 }
 
 #[test]
-fn a_strategy_that_the_limits_do_not_fit_is_named_with_the_reason() {
+fn strategies_zones_and_slots_that_do_not_fit_are_refused_with_the_reason() {
     let script = r##"
+      const zone = (type("limits", "2/day in Europe/Berlin"), get("problem").textContent);
+      const mark = document.querySelector("#problem mark").textContent;
+      const slots = (type("limits", "20 at once"), get("problem").textContent);
       type("limits", "5/10s burst 10");
-      return [...document.querySelectorAll(".refused")].map(lane => lane.textContent)
-        .concat(texts("h3"));
+      const refused = [...document.querySelectorAll(".refused")].map(lane => lane.textContent);
+      return { zone, mark, slots, refused, names: texts("h3") };
     "##;
     let Some(found) = run(DESK, script, &Value::Null) else { return };
-    let found: Vec<&str> =
-        found.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-    assert!(found[0].starts_with("uniformNot with these limits: "), "{found:?}");
-    assert_eq!(found[4..], ["token_bucket", "gcra"]);
+    let has = |name: &str, words: &str| {
+        assert!(found[name].as_str().unwrap().contains(words), "{found}");
+    };
+    has("zone", "built without time zones");
+    has("mark", "Europe/Berlin");
+    has("slots", "write a rate, as in `10/s`");
+    let refused = found["refused"].as_array().unwrap();
+    let first = refused[0].as_str().unwrap();
+    assert!(first.starts_with("uniformNot with these limits: ") && refused.len() == 4, "{found}");
+    assert_eq!(found["names"], json!(["token_bucket", "gcra"]));
 }
 
 #[test]
@@ -323,7 +320,7 @@ fn a_click_is_answered_within_a_frame() {
       type("requests", 5000);
       document.querySelector("#traffic button").click();
       const took = [];
-      for (let n = 0; n < 100; n += 1) {
+      for (let n = 0; n < 40; n += 1) {
         const start = performance.now();
         get("ask").click();
         took.push(performance.now() - start);
@@ -335,9 +332,9 @@ fn a_click_is_answered_within_a_frame() {
     let took: Vec<f64> =
         found["took"].as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect();
     assert!(found["said"].as_str().unwrap().starts_with("At "));
-    println!("a click with 5000 requests shown takes {:.1} ms, at most {:.1}", took[50], took[99]);
+    println!("a click with 5000 requests shown takes {:.1} ms, at most {:.1}", took[20], took[39]);
     // A quarter of them: whatever else this machine does makes a click slower, never faster.
-    assert!(took[25] < 16.0, "{took:?}");
+    assert!(took[10] < 16.0, "{took:?}");
 }
 
 /// The counts of the engine outside of the browser, for this traffic over so many microseconds.
@@ -389,17 +386,23 @@ const LOOK: &str = r##"
       return !seen.has(digits.map(digit => parseInt(digit, 16)).join());
     });
   });
-  // At the end of the page: where the button is, whether it can be pressed, and hides nothing.
+  // Where the button is, whether it can be pressed beside what else sticks, and hides nothing.
+  const canPress = () => {
+    const { x, y } = get("ask").getBoundingClientRect();
+    return get("ask").contains(document.elementFromPoint(x + 9, y + 9));
+  };
+  const top = id => get(id).getBoundingClientRect().top;
+  scrollBy(0, top("steps") - top("ask"));
+  await frame();
+  const isAbove = canPress();
   scrollTo(0, document.body.scrollHeight);
   await frame();
   const bar = get("bar").getBoundingClientRect();
   const isStuck = Math.abs(bar.bottom - innerHeight) < 1;
-  const pressed = get("ask").getBoundingClientRect();
-  const top = document.elementFromPoint(pressed.x + 9, pressed.y + 9);
   const end = get("lanes").getBoundingClientRect().bottom;
   const found = {
     width: innerWidth, wide, inks, refused,
-    bar: [isStuck, !isStuck || get("ask").contains(top), !isStuck || end <= bar.top],
+    bar: [isStuck, !isStuck || isAbove && canPress(), !isStuck || end <= bar.top],
     scrolls: document.documentElement.scrollWidth > innerWidth,
     paper: getComputedStyle(document.body).backgroundColor,
     asked: performance.getEntriesByType("resource").map(entry => entry.name),
