@@ -330,12 +330,10 @@ const LOOK: &str = "
     ...(window.axe ? await axeFinds() : { violations: [], passes: 99 }) };
 ";
 
-#[test]
-fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
-    let Some(mut browser) = Browser::start(DESK) else { return };
-    let axe = axe();
-    let place = Place::new();
-    let (serving, path) = serve(&place);
+/// A service of which the console shows everything that it can: a subject, a request, a ban, dead
+/// jobs, faults.
+fn show_everything(browser: &mut Browser, place: &Place) -> Serving {
+    let (serving, path) = serve(place);
     let mut client = serving.client();
     for ip in 1..=14 {
         ask(&mut client, "login", &format!("192.0.2.{ip}"), ip % 5 + 1);
@@ -360,7 +358,7 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
     let (status, _, body) =
         serving.admin().whole_with(&bearer, "POST", "/v1/admin/ban", &ban.to_string()).unwrap();
     assert_eq!(status, 200, "{body}");
-    sign_in(&mut browser, &serving, TOKEN);
+    sign_in(browser, &serving, TOKEN);
     browser.run(
         "await until(() => texts(\"#reloads h4\").length === 1); \
          await until(() => rows(\"denied\").length === 6)",
@@ -383,6 +381,15 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
          get(\"subject-fault\").textContent = \"An example of a fault.\"; \
          get(\"subject-done\").textContent = \"An example of a message.\"",
     );
+    serving
+}
+
+#[test]
+fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
+    let Some(mut browser) = Browser::start(DESK) else { return };
+    let axe = axe();
+    let place = Place::new();
+    let _serving = show_everything(&mut browser, &place);
     if let Some(axe) = &axe {
         browser.add(axe);
     }

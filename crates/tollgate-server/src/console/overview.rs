@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
+use tollgate::LimitSet;
 use tollgate_policy::{Policies, Rule, StandingRuling};
 use tollgate_queue::{ConsumerSettings, ProducerSettings};
 use tollgate_stores::{BreakerState, Figures};
@@ -208,7 +209,7 @@ fn numbers<'p>(
                 Rule::Limits(limits) => Some(limits),
                 _ => None,
             });
-            for limit in [&entry.limits].into_iter().chain(others).flat_map(|set| set.limits()) {
+            for limit in [&entry.limits].into_iter().chain(others).flat_map(LimitSet::limits) {
                 let texts = numbers.entry((&*policy.name, limit.identity())).or_default();
                 let text = limit.to_string();
                 match texts.len() {

@@ -7,7 +7,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::html::{NAME, POLICY, figure};
 use crate::chart::{page_colours, trade};
 use crate::figure::{bytes, parts, real, span};
-use tollgate_logs::advise::{Advice, AdvisedLimit, BusyClient, Outlier, Why, WindowAdvice};
+use tollgate_logs::advise::{
+    Advice, AdvisedLimit, Busiest, BusyClient, Group, Outlier, Why, WindowAdvice,
+};
 use tollgate_logs::text::printable;
 use tollgate_logs::time::show;
 
@@ -41,10 +43,26 @@ pub fn advice_html(advice: &Advice) -> String {
                     h1 { (advice.recommended.limit) }
                     p class="lead" { (lead(advice)) }
                     p { (advice.recommended.reason) }
+                    @if !advice.recommended.doubts.is_empty() {
+                        h2 { "Too little to rely on" }
+                        ul { @for doubt in &advice.recommended.doubts { li { (doubt) } } }
+                    }
+                    @if let Some(it) = &advice.checked {
+                        h2 {
+                            "In force: " (it.limit)
+                            @if it.holds { " held" } @else { " did not hold" }
+                        }
+                        (of_groups("Denied by the limit in force", &it.groups))
+                    }
                     (figure(&trade(advice)))
+                    @if !advice.recommended.groups.is_empty() {
+                        h2 { "Who is denied" }
+                        (of_groups("Who is denied", &advice.recommended.groups))
+                    }
                     @if !advice.rates.is_empty() { (of_rates(advice)) }
                     h2 { "The busiest clients" }
                     ul { @for client in &advice.busiest { li { (busy_client(client)) } } }
+                    p { (page_views(advice.page_views)) "." }
                     @for window in &advice.windows { (of_window(window)) }
                     h2 { "Facts that are not in the log" }
                     ul { @for line in &advice.cannot_know { li { (line) } } }
@@ -93,6 +111,37 @@ fn of_rates(advice: &Advice) -> Markup {
             }
         }
     }
+}
+
+/// The kinds of clients under a limit.
+fn of_groups(label: &str, groups: &[Group]) -> Markup {
+    const TITLES: [&str; 5] =
+        ["clients", "requests", "burst in units", "clients denied", "requests denied"];
+    html! {
+        div class="table" role="region" aria-label=(label) tabindex="0" {
+            table {
+                (head("who", &TITLES))
+                tbody { @for row in groups { tr {
+                    th scope="row" { (group_name(row.why)) }
+                    td { (row.clients) }
+                    td { (row.requests) }
+                    td { (row.burst) }
+                    td { (row.clients_denied) }
+                    td { (row.requests_denied) }
+                } } }
+            }
+        }
+    }
+}
+
+/// The largest page views of clients in words.
+#[must_use]
+pub fn page_views(it: Busiest) -> String {
+    format!(
+        "The largest page view of a client (requests at most 2 s apart): p50 {}, p90 {}, p99 {}, \
+         most {}",
+        it.p50, it.p90, it.p99, it.max
+    )
 }
 
 fn head(first: &str, titles: &[&str]) -> Markup {

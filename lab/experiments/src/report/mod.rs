@@ -9,7 +9,7 @@ mod race;
 mod text;
 
 pub use crate::figure::{bytes, span};
-pub use advice::{advice_curve, advice_html, group_name, outliers};
+pub use advice::{advice_curve, advice_html, group_name, outliers, page_views};
 pub use html::html;
 pub use race::{race_html, race_in_words};
 pub use text::text;

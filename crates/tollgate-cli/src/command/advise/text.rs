@@ -1,8 +1,8 @@
 //! An advice as text for a terminal.
 
-use tollgate_experiments::report::{advice_curve, bytes, group_name, outliers, span};
+use tollgate_experiments::report::{advice_curve, bytes, group_name, outliers, page_views, span};
 use tollgate_logs::advise::{
-    Advice, AdvisedLimit, Busiest, BusyClient, Checked, EachAdvice, Group, WindowAdvice,
+    Advice, AdvisedLimit, BusyClient, Checked, EachAdvice, Group, WindowAdvice,
 };
 use tollgate_logs::text::printable;
 
@@ -45,7 +45,7 @@ pub(super) fn text(advice: &Advice) -> String {
         "\nThe demand of clients in their busiest window\n\n{}\n",
         busy(advice)
     ));
-    text.push_str(&format!("{}\n", wrapped(&page_views(advice.page_views), 0)));
+    text.push_str(&format!("\n{}\n", wrapped(&page_views(advice.page_views), 0)));
     text.push_str(&if advice.rates.is_empty() { of_windows(advice) } else { of_rates(advice) });
     let recommended = &advice.recommended;
     let bold = anstyle::Style::new().bold();
@@ -74,15 +74,6 @@ pub(super) fn text(advice: &Advice) -> String {
         text.push_str(&format!("  - {}\n", wrapped(line, 4)));
     }
     text
-}
-
-/// The largest page views of clients.
-fn page_views(it: Busiest) -> String {
-    format!(
-        "The largest page view of a client (requests at most 2 s apart): p50 {}, p90 {}, p99 {}, \
-         most {}",
-        it.p50, it.p90, it.p99, it.max
-    )
 }
 
 /// Whether the limit in force held.

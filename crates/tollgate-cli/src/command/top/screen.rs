@@ -10,30 +10,21 @@ use crate::input::shown;
 use crate::show::{self, Table};
 
 /// Rows of each table without a window.
-const PLAIN: Rows = Rows { limits: 20, denied: 5, asked: 5, queues: 100, shadows: 20 };
+const PLAIN: Rows = Rows { peers: 100, limits: 20, denied: 5, asked: 5, queues: 100, shadows: 20 };
 
 /// Rows of each table in a window at first, and then in the order in which they give way to
 /// limits. The last ones fit 80 columns and 10 rows.
 const FITTED: [Rows; 9] = {
-    let all = Rows { limits: 256, denied: 10, asked: 10, queues: 10, shadows: 10 };
-    let some = Rows { limits: 20, denied: 5, asked: 5, queues: 5, shadows: 5 };
-    let few = Rows { limits: 10, denied: 3, asked: 3, queues: 3, shadows: 3 };
+    let all = Rows { peers: 100, limits: 256, denied: 10, asked: 10, queues: 10, shadows: 10 };
+    let some = Rows { peers: 10, limits: 20, denied: 5, asked: 5, queues: 5, shadows: 5 };
+    let few = Rows { peers: 5, limits: 10, denied: 3, asked: 3, queues: 3, shadows: 3 };
     let no_shadows = Rows { shadows: 0, ..few };
     let no_asked = Rows { asked: 0, ..no_shadows };
     let no_queues = Rows { queues: 0, ..no_asked };
-    let less = Rows { limits: 5, denied: 2, ..no_queues };
+    let less = Rows { peers: 3, limits: 5, denied: 2, ..no_queues };
     let no_denied = Rows { limits: 3, denied: 0, ..less };
-    [
-        all,
-        some,
-        few,
-        no_shadows,
-        no_asked,
-        no_queues,
-        less,
-        no_denied,
-        Rows { limits: 1, ..no_denied },
-    ]
+    let least = Rows { peers: 0, limits: 1, ..no_denied };
+    [all, some, few, no_shadows, no_asked, no_queues, less, no_denied, least]
 };
 
 /// The longest name in a window's table, so that a row is a line.
@@ -61,6 +52,7 @@ pub(super) struct Window {
 /// The most rows of each table; a table without rows is left out.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
+    peers: usize,
     limits: usize,
     denied: usize,
     asked: usize,
@@ -147,7 +139,7 @@ fn text(figures: &Value, sort: Sort, rows: Rows, columns: Option<u16>) -> String
         text.push_str("\nno requests in the last hour\n");
     }
     let tables = [
-        peer_table(list(&figures["peers"])),
+        peer_table(list(&figures["peers"]), rows.peers),
         limit_table(figures, &limits, rows.limits, columns),
         subjects(&figures["denied"], "denied most", rows.denied),
         subjects(&figures["asked"], "asked most", rows.asked),
@@ -289,10 +281,10 @@ fn limit_table(figures: &Value, limits: &[&Value], most: usize, columns: Option<
 }
 
 /// The instances of `--peers`, side by side.
-fn peer_table(peers: &[Value]) -> Table {
+fn peer_table(peers: &[Value], most: usize) -> Table {
     let mut table =
         show::table(["instance", "admitted/s", "denied/s", "without store/m", "store", "policies"]);
-    for one in peers {
+    for one in peers.iter().take(most) {
         let at = text_of(&one["at"]);
         if let Some(error) = one["error"].as_str() {
             let none = || "-".to_owned();
@@ -382,6 +374,10 @@ mod tests {
             ] },
             "asked": { "subjects": subjects }, "denied": { "subjects": subjects },
             "queues": [{ "queue": "mail", "waiting": 1 }],
+            "peers": (0..30).map(|it| json!({
+                "at": format!("10.0.0.{it}:8701"), "denied_now": 5, "now_seconds": 10,
+                "store_counts": true, "revision": "2-95c1a0b7f0a2",
+            })).collect::<Vec<_>>(),
         })
     }
 
@@ -427,7 +423,10 @@ mod tests {
         // A tall one has all, and a small one limits and who is denied.
         let tall = fitted(&figures(), window(100, 100, Sort::Denied));
         assert!(tall.contains("p49") && tall.contains("asked most") && tall.contains("trial"));
-        let usual = fitted(&figures(), window(80, 24, Sort::Denied));
+        assert!(tall.contains("10.0.0.9:8701"), "{tall}");
+        let mut alone = figures();
+        alone["peers"] = json!([]);
+        let usual = fitted(&alone, window(80, 24, Sort::Denied));
         assert!(usual.contains("denied most") && !usual.contains("in shadow"), "{usual}");
     }
 
