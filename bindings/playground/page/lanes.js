@@ -13,6 +13,10 @@ const make = (name, text, className) => {
   return element;
 };
 
+// The engine's messages have code between backticks, as a terminal shows it.
+const prose = text => text.split("\u0060")
+  .map((part, index) => (index % 2 ? make("code", part) : part));
+
 function newLane({ side, strategy, limits, capacity }, index, isPair) {
   const root = document.getElementById("lane").content.cloneNode(true).querySelector("section");
   const find = name => root.querySelector(name);
@@ -53,8 +57,10 @@ function newLane({ side, strategy, limits, capacity }, index, isPair) {
 function refusedLane({ side, strategy, problem }) {
   const root = make("section", undefined, `lane refused ${SIDES[side]}`);
   root.setAttribute("aria-label", strategy);
-  root.append(make("h3", strategy), make("p", `Not with these limits: ${problem.what}.`));
-  root.append(make("p", problem.remedy, "limit"));
+  const [what, remedy] = [make("p", "Not with these limits: "), make("p", undefined, "means")];
+  what.append(...prose(`${problem.what}.`));
+  remedy.append(...prose(`${problem.remedy}.`));
+  root.append(make("h3", strategy), what, remedy);
   return root;
 }
 

@@ -96,9 +96,9 @@ function showProblem(id, problem) {
   const { what, remedy, start, end } = problem;
   const text = get(id).value;
   const before = start > 100 ? `…${text.slice(start - 60, start)}` : text.slice(0, start);
-  const place = make("code", before);
+  const place = make("code", before, "place");
   place.append(make("mark", shorten(text.slice(start, end), 200)), shorten(text.slice(end)));
-  box.append(`${shorten(what, 200)}: `, place, shorten(remedy, 200));
+  box.append(...prose(`${shorten(what, 200)}: `), place, ...prose(shorten(remedy, 200)));
 }
 
 // The value of a number field; `null` and a message at its fault.
