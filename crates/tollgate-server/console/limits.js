@@ -19,7 +19,9 @@ const USUAL_FRESH_MS = 60_000;
 
 /** The last figures, and the last series of another range. */
 let figures = null;
-let series = null;
+let series = { range: HOUR, answer: null };
+/** The range whose series were asked for last, and when. */
+let asked = { range: HOUR, at: 0 };
 
 let sortedBy = "denied_now";
 /** The key of the limit in the chart; `null` for all of them. */
@@ -42,7 +44,6 @@ function rowsOf(range) {
     const time = { from: figures.minutes_from_s, step: 60 };
     return figures.limits.map(one => ({ ...one, view: { ...time, bars: one.minutes } }));
   }
-  if (series?.range !== range) return [];
   const { from_s: from, step_s: step, buckets, series: each } = series.answer;
   const group = Math.ceil(buckets / BARS);
   const now = new Map(figures.limits.map(one => [keyOf(one), one]));
@@ -129,10 +130,12 @@ function mark(body) {
   }
 }
 
-/** Shows the limits of these figures. */
+/** Shows the limits of these figures. Those of before stay until the series of a range are here. */
 export function show(answered) {
   figures = answered;
   const range = get("range").value;
+  refresh(range);
+  if (range !== HOUR && series.range !== range) return;
   const rows = rowsOf(range);
   showChart(viewOf(rows, range));
   for (const place of document.querySelectorAll(".range")) say(place, `last ${RANGES[range]}`);
@@ -160,23 +163,21 @@ export function show(answered) {
   ]);
   mark(get("limits"));
   mark(get("shadows"));
-  refresh(range);
 }
 
 /** Asks for the series of another range, where those that are here are old. */
 async function refresh(range) {
-  if (range === HOUR) return;
-  const isFresh = series?.range === range &&
-    Date.now() - series.asked < (FRESH_MS[range] ?? USUAL_FRESH_MS);
-  if (isFresh) return;
+  const isFresh = asked.range === range &&
+    Date.now() - asked.at < (FRESH_MS[range] ?? USUAL_FRESH_MS);
+  if (range === HOUR || isFresh) return;
   // Marked at once, so that the next figures do not ask again.
-  const before = series?.range === range ? series.answer : { series: [], buckets: BARS };
-  series = { range, asked: Date.now(), answer: before };
+  asked = { range, at: Date.now() };
   try {
-    series.answer = await ask(`/v1/admin/series?last=${range}`);
+    series = { range, answer: await ask(`/v1/admin/series?last=${range}`) };
     say(get("range-fault"), "");
     if (get("range").value === range) show(figures);
   } catch (error) {
+    asked.at = 0;
     say(get("range-fault"), error.message);
   }
 }

@@ -117,8 +117,9 @@ Secrets come from the environment, so that no process list shows them:
     Admin(Admin),
     /// Watch a running service: its admissions and denials, its store, its busiest subjects
     ///
-    /// Shows the figures of the console again and again, until Ctrl-C. They come from the admin
-    /// listener. If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
+    /// Shows the figures of the console again and again, until Ctrl-C. In a terminal they fit the
+    /// window; the keys `d`, `D`, `a`, `A` and `n` sort the limits, and `q` ends it. They come from
+    /// the admin listener. If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
     #[command(after_help = "Example: tollgate top --every 5s")]
     Top(Top),
     /// Check a request, and charge it when every limit admits it

@@ -48,6 +48,7 @@ fn the_denying_one_of_fifty_policies_is_the_first_row_and_the_rest_is_found() {
     assert_eq!(found[1][0], "p47|2/h via sliding_log");
     assert_eq!((&found[3], &found[4]), (&json!("Tollgate console"), &json!("")), "no trouble");
     assert_eq!(found[5], json!(["Denieda second"]));
+    browser.picture("console-fifty", false);
     // All, sorted by name, and filtered, by keyboard.
     browser.run("get(\"limits-all\").focus()");
     browser.press("Enter");
@@ -109,7 +110,8 @@ fn a_chart_has_its_figures_as_tooltips_and_as_a_table_over_any_time() {
             "get(\"range\").value = \"{range}\"; get(\"range\").dispatchEvent(new Event(\"change\"))"
         ));
         let found = browser.run(&format!(
-            "{sums} await until(() => sums()[1] === 7 && rows(\"limits\").length === 50); \
+            "{sums} await until(() => texts(\"#limits-head .range\")[0] === \"{last}\"); \
+             await until(() => sums()[1] === 7 && rows(\"limits\").length === 50); \
              return [sums(), rows(\"limits\")[0].slice(3, 5), texts(\"#limits-head .range\")]"
         ));
         assert_eq!(found[0], json!([2, 7, 2, 7, bars]), "{range}");

@@ -54,13 +54,7 @@ pub(super) fn options(args: &Serve) -> Result<Options> {
         HeadersArg::Off => Profile::None,
     });
     options.envoy.max_age = wait(&args.grpc_max_age)?;
-    options.admin = match args.admin.as_str() {
-        "off" => None,
-        text => Some(text.parse()?),
-    };
-    options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
-    options.admin_hosts.clone_from(&args.admin_host);
-    options.peers.clone_from(&args.peers);
+    set_admin(args, &mut options)?;
     options.origins = origins(&args.allow_origin)?;
     options.queue_workers = args.queue_workers;
     options.worker_token = secret("TOLLGATE_WORKER_TOKEN")?;
@@ -113,6 +107,18 @@ pub(super) fn options(args: &Serve) -> Result<Options> {
     options.grace = wait(&args.grace)?;
     options.timeseries = timeseries(args)?;
     Ok(options)
+}
+
+/// The settings for administrators.
+fn set_admin(args: &Serve, options: &mut Options) -> Result<()> {
+    options.admin = match args.admin.as_str() {
+        "off" => None,
+        text => Some(text.parse()?),
+    };
+    options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
+    options.admin_hosts.clone_from(&args.admin_host);
+    options.peers.clone_from(&args.peers);
+    Ok(())
 }
 
 /// Origins in the form of browsers: a scheme, a host, and a port other than the default.
