@@ -150,7 +150,8 @@ a command that is longer than the line is, and is copied
     #[test]
     fn a_table_fits_or_becomes_records() {
         let text = "| key | meaning |\n| --- | --- |\n| `a\\|b` | one |\n| `c` | two |\nText.\n";
-        let table = " key     meaning \n─────────────────\n `a|b`   one     \n `c`     two     \nText.\n";
+        let table =
+            " key     meaning \n─────────────────\n `a|b`   one     \n `c`     two     \nText.\n";
         assert_eq!(page_in(text, 40), table);
         let wide = format!("| key | meaning |\n|---|---|\n| k | {} |\n", "word ".repeat(40));
         let records = page_in(&wide, 40);
