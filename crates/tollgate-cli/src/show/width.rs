@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use anstream::adapter::strip_str;
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::UnicodeWidthStr;
 
 /// The columns without a terminal: output into a file or a pipe is the same on every machine.
 const USUAL: usize = 80;
@@ -28,7 +28,7 @@ pub(crate) fn columns() -> usize {
 
 /// The columns that a text takes, without its colours.
 pub(crate) fn width(text: &str) -> usize {
-    strip_str(text).map(|part| part.width()).sum()
+    strip_str(text).map(UnicodeWidthStr::width).sum()
 }
 
 /// Wraps the lines that are wider than `columns`, between words. Words are never broken, so that an

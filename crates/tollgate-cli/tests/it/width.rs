@@ -102,7 +102,7 @@ fn offline<'a>(policies: &'a str, old: &'a str, broken: &'a str) -> Vec<Vec<&'a 
         words("lab sides"),
         words("lab race"),
         words("lab queue --offers 19/s --for 30s"),
-        queue(&"push mail --bound 20 --client anneliese.mustermann")
+        queue("push mail --bound 20 --client anneliese.mustermann")
             .into_iter()
             .chain([long, "n=1"])
             .collect(),

@@ -250,7 +250,7 @@ pub fn advice_curve(advice: &Advice) -> String {
     let Some(curve) = curves.iter().find(|it| it.of == recommended.window) else {
         return String::new();
     };
-    let mut points = sampled(&curve.points);
+    let mut points = sampled(curve.points);
     let chosen = recommended.clients_denied + recommended.outliers_denied;
     points.retain(|(units, _)| *units != recommended.units);
     points.push((recommended.units, chosen));
