@@ -180,8 +180,8 @@ impl TimeSeries {
     /// user needs the right to `pexpire`.
     ///
     /// # Errors
-    /// The time is out of range, or the server cannot be reached or refuses. Others of the series may
-    /// expire nevertheless.
+    /// The time is out of range, or the server cannot be reached or refuses. Others of the series
+    /// may expire nevertheless.
     pub async fn expire(&self, series: &[&Series], after: Duration) -> Result<(), TimeSeriesError> {
         let after_ms = series::millis_up(after)?;
         let (mut place, mut open) = self.open().await?;
