@@ -277,6 +277,9 @@ fn backend(results: &Results) -> Option<Chart> {
     Some(in_flight(results)?.above(service(results)?.above(served(results)?)))
 }
 
+/// The name of a figure, and its value of a case.
+type FigureRow<'f> = (&'f str, &'f dyn Fn(&CaseResult) -> String);
+
 /// The questions of the Zoo, each with its picture and its answer; and the findings and figures.
 fn zoo_part(results: &Results, pictures: &[(&str, Chart)]) -> Result<String> {
     let mut part = String::new();
@@ -296,7 +299,7 @@ fn zoo_part(results: &Results, pictures: &[(&str, Chart)]) -> Result<String> {
     part += &format!("\n| --- |{}\n", " --- |".repeat(results.cases.len()));
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
     let most = |case: &CaseResult| case.most_admitted.as_ref().map(|it| it.admitted);
-    let rows: [(&str, &dyn Fn(&CaseResult) -> String); 7] = [
+    let rows: [FigureRow<'_>; 7] = [
         ("calls", &|case| case.attempts.to_string()),
         ("let through, or accepted", &|case| case.admitted.to_string()),
         ("denied, or refused", &|case| case.denied.to_string()),

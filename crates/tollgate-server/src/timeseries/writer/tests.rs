@@ -9,7 +9,7 @@ use tollgate_policy::Outcome;
 use super::*;
 use crate::timeseries::{Counted, Outbox};
 
-fn counted(outcome: Outcome) -> Counted<'static> {
+fn decisions(outcome: Outcome) -> Counted<'static> {
     Counted::Limit { policy: "p", limit: "l", outcome }
 }
 
@@ -84,7 +84,7 @@ impl Setup {
 
     fn put(&mut self, values: impl IntoIterator<Item = u64>) {
         for value in values {
-            self.outbox.put(&counted(Outcome::Allowed), 1_700_000_000 + value, value);
+            self.outbox.put(&decisions(Outcome::Allowed), 1_700_000_000 + value, value);
         }
     }
 
@@ -150,14 +150,14 @@ async fn what_does_not_fit_is_lost_and_counted() {
     assert_eq!(counted(&setup.tally), (0, [3, 0, 0]));
     let (running, mut outbox) = setup.run().await;
     assert_eq!(running.heard(), [[1, 2, 3, 4]]);
-    outbox.put(&counted(Outcome::Denied), 1, 8);
+    outbox.put(&decisions(Outcome::Denied), 1, 8);
     running.settled().await;
     assert_eq!(running.heard(), [vec![1, 2, 3, 4], vec![8]]);
     assert_eq!(counted(&running.tally), (5, [3, 0, 0]));
     // Nobody is there to take it.
     running.task.abort();
     assert!(running.task.await.is_err());
-    outbox.put(&counted(Outcome::Denied), 1, 9);
+    outbox.put(&decisions(Outcome::Denied), 1, 9);
     assert_eq!(counted(&running.tally), (5, [4, 0, 0]));
 }
 
@@ -184,7 +184,7 @@ async fn the_end_writes_what_waits_and_does_not_sit_out_a_pause() {
         while server.0.lock().heard.len() < 3 {
             tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok paused time
         }
-        outbox.put(("p", "l"), Outcome::Allowed, 1, 2);
+        outbox.put(&decisions(Outcome::Allowed), 1, 2);
         let began = tokio::time::Instant::now();
         drop(outbox);
         task.await.unwrap();
