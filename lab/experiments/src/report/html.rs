@@ -41,8 +41,8 @@ pub fn html(results: &Results) -> String {
         (findings(&results.findings))
         // Pictures before tables: a reader sees the one line that matters, and then looks it up.
         @for (_, chart) in &chart::all(results) { (figure(chart)) }
-        (measures(results))
         (denied(results))
+        (measures(results))
         (limits(results))
         (queues(results))
         (nodes(results))

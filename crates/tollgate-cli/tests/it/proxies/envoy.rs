@@ -251,9 +251,9 @@ fn envoy_decides_when_nobody_answers() {
         let mode = format!("failure_mode_deny: {mode}");
         let Some(setup) = Setup::start(&[("failure_mode_deny: false", &mode)]) else { return };
         assert_eq!(setup.statuses(ONE, "GET /", 1), [200]);
-        setup.service.signal(Signal::STOP);
+        setup.service.program.freeze().unwrap();
         assert_eq!(setup.statuses(ONE, "GET /", 2), [status; 2], "{mode}");
-        setup.service.signal(Signal::CONT);
+        setup.service.program.thaw().unwrap();
         let began = Instant::now();
         while setup.ask(TWO, "GET /").header("x-ratelimit-remaining").is_none() {
             assert!(began.elapsed() < STARTS_WITHIN, "it does not come back");
@@ -305,7 +305,7 @@ fn a_silent_replica_is_left_out() {
     let text = with_second("envoy/envoy.yaml", &replicas);
     let at = [pages.address, replicas.address(0), replicas.grpc[0]];
     let (envoy, _running) = before(&program, &replicas.place, &text, at);
-    replicas.running[1].signal(Signal::STOP);
+    replicas.running[1].program.freeze().unwrap();
     // Open without an answer, so what is counted has a header.
     let is_counted =
         || ONE.ask(envoy, "GET /user\nx-user: ann").header("x-ratelimit-remaining").is_some();
@@ -313,7 +313,7 @@ fn a_silent_replica_is_left_out() {
     while !(0..6).all(|_| is_counted()) {
         assert!(began.elapsed() < STARTS_WITHIN, "it is asked all the time");
     }
-    replicas.running[1].signal(Signal::CONT);
+    replicas.running[1].program.thaw().unwrap();
 }
 
 /// After an internal redirect Envoy runs its filters again.

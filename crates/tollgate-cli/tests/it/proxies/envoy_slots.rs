@@ -2,8 +2,6 @@
 
 use std::net::TcpListener;
 
-use rustix::process::Signal;
-
 use super::envoy::{self, Setup};
 use super::rolling::{Busy, Replicas, keeps_every_slot};
 use super::slots::{At, MANY, always_given_back, closed, hung_up, never_more};
@@ -57,7 +55,7 @@ fn a_rolling_restart_of_two_replicas_keeps_every_slot() {
 fn without_the_service_nothing_reaches_the_backend() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let Some((setup, at)) = setup(&backend) else { return };
-    setup.service.signal(Signal::STOP);
+    setup.service.program.freeze().unwrap();
     closed(at.proxy, &backend);
-    setup.service.signal(Signal::CONT);
+    setup.service.program.thaw().unwrap();
 }
