@@ -119,7 +119,8 @@ Secrets come from the environment, so that no process list shows them:
     ///
     /// Shows the figures of the console again and again, until Ctrl-C. In a terminal they fit the
     /// window; the keys `d`, `D`, `a`, `A` and `n` sort the limits, and `q` ends it. They come from
-    /// the admin listener. If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
+    /// the admin listener. If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the
+    /// environment.
     #[command(after_help = "Example: tollgate top --every 5s")]
     Top(Top),
     /// Check a request, and charge it when every limit admits it
