@@ -371,7 +371,7 @@ impl<'a> Plot<'a> {
                 [start, end].map(|column| self.x(column.saturating_mul(series.column_us)));
             if value > base {
                 if !is_open {
-                    // Nothing rises at the left end of a logarithmic axis: it has no zero.
+                    // Nothing rises or falls at the ends of a logarithmic axis: it has no zero.
                     let is_first = start == 0 && self.scale.is_logarithmic();
                     let y = if is_first { self.y(value, field) } else { bottom };
                     path.start(At { x: from, y });
@@ -383,7 +383,7 @@ impl<'a> Plot<'a> {
             is_open = value > base;
             start = end;
         }
-        if is_open {
+        if is_open && !self.scale.is_logarithmic() {
             path.down(bottom);
         }
         path
