@@ -98,6 +98,64 @@ impl Usage {
     }
 }
 
+/// The keys that begin with a prefix, and what the servers use for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Memory {
+    /// The number of keys.
+    pub keys: usize,
+    /// Their bytes, as `MEMORY USAGE` estimates them.
+    pub bytes: usize,
+}
+
+impl Memory {
+    /// Scans all keys of the server, of the primary that sentinels name, or of all primaries of a
+    /// cluster.
+    ///
+    /// # Errors
+    /// A server cannot be reached, or refuses the login, `SCAN` or `MEMORY`.
+    pub async fn read(options: &Options, prefix: &str) -> Result<Self, StoreError> {
+        let connections = open(options).await?;
+        let all = try_join_all(connections.iter().map(|it| Self::of(it, prefix))).await?;
+        Ok(all.into_iter().fold(Self::default(), |sum, one| Self {
+            keys: sum.keys + one.keys,
+            bytes: sum.bytes + one.bytes,
+        }))
+    }
+
+    /// The keys of one server.
+    async fn of(connection: &CommandConnection, prefix: &str) -> Result<Self, StoreError> {
+        let mut memory = Self::default();
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(format!("{prefix}:*")).arg("COUNT").arg(10_000);
+            let found =
+                connection.exchange(&scan, TIMEOUT).await.map_err(Fault::before_the_script)?;
+            let (next, keys): (String, Vec<Vec<u8>>) =
+                redis::from_redis_value(found).map_err(|_| missing("keys to SCAN"))?;
+            let mut questions = Pipeline::new();
+            for key in &keys {
+                questions.cmd("MEMORY").arg("USAGE").arg(key);
+            }
+            if !keys.is_empty() {
+                let sizes = connection.exchange_all(&questions, TIMEOUT).await;
+                for size in sizes.map_err(Fault::before_the_script)? {
+                    // A key that has expired meanwhile has no size.
+                    let size: Option<usize> = redis::from_redis_value(size)
+                        .map_err(|_| missing("the size of a key: MEMORY USAGE"))?;
+                    memory.keys += usize::from(size.is_some());
+                    memory.bytes += size.unwrap_or(0);
+                }
+            }
+            if next == "0" {
+                return Ok(memory);
+            }
+            cursor = next;
+        }
+    }
+}
+
 /// A server's clock at one moment of the local clock, in microseconds since the Unix epoch. It is
 /// exact to half of the round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -128,6 +128,18 @@ fn on_redis_the_servers_work_is_told_and_nothing_is_left_behind() {
     let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
     check(&json);
     tells_the_work(&json);
+    // The memory is that of the server's keys, and of those of one case alone.
+    let long = "version = 1\nduration = \"300ms\"\n\
+                workload = [{ arrivals = \"steady\", rate = \"200/s\", clients = 5 }]\n\
+                case = [{ limits = [{ per = \"resource\", limit = \"20/1h via sliding_log\" }] },\n\
+                        { limits = [{ per = \"client\", limit = \"8/1h via gcra\" }] }]\n";
+    let file = write(&place, "long.toml", long);
+    let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
+    let cases = json["cases"].as_array().unwrap();
+    let of = |case: &Value| ["keys", "bytes"].map(|of| case[of].as_u64().unwrap());
+    let ([one, log], [five, each]) = (of(&cases[0]), of(&cases[1]));
+    assert_eq!([one, five], [1, 5], "one log, and a key for each client");
+    assert!(log > 20 * 8 && each > 5 * 40, "{log} {each}");
     assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
 }
 

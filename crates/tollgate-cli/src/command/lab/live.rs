@@ -20,6 +20,7 @@ use super::begin::{Begin, micros};
 use super::cut_off::CutOff;
 use super::front::{CallResult, Front, Returning, put, store_alone};
 use super::offers::{remove, store_error};
+use super::sizes::Sizes;
 use super::workers::Workers;
 use crate::redis_decider::{clear, open_run, run_name};
 use crate::show;
@@ -174,7 +175,9 @@ impl Driver<'_> {
         self.wait_until(case, begin.at.checked_sub(usage_time).unwrap_or(begin.at)).await;
         let before = noted(Usage::read(redis.options).await);
         let _ = begun.set(begin.at);
-        let (live, cut) = self.case(place, case, live, begin, Arc::clone(&front), || None).await?;
+        let sizes = redis.store.as_ref().map(|it| Sizes::of(redis.options, it.keys().prefix()));
+        let (mut live, cut) =
+            self.case(place, case, live, begin, Arc::clone(&front), || None).await?;
         let used = match before {
             Some(before) => {
                 noted(Usage::read(redis.options).await).and_then(|it| it.since(&before))
@@ -186,6 +189,9 @@ impl Driver<'_> {
             calls,
             commands,
         });
+        if let Some(sizes) = sizes {
+            live.held(sizes.end().await);
+        }
         add(results, finish(live, used, &front, begin).await?, cut);
         Ok(cut)
     }

@@ -7,6 +7,7 @@ mod live;
 mod offers;
 mod race;
 mod redis_queues;
+mod sizes;
 mod timeseries;
 mod workers;
 mod write;
