@@ -47,8 +47,8 @@ pub(crate) fn run_name(of: &str) -> String {
     format!("{of}-{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
-/// Decides on Redis. Each case has separate keys, unless it keeps those of the previous one. The
-/// memory store decides as well, and both must agree.
+/// Decides on Redis. Each case has separate keys. The memory store decides as well, and both must
+/// agree.
 pub(crate) struct RedisDecider {
     options: Options,
     runtime: Runtime,
@@ -125,23 +125,16 @@ pub(crate) async fn clear(store: &RedisStore) -> Result<(), StoreError> {
 }
 
 impl Decider for RedisDecider {
-    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
-        self.memory.begin(parts, keeps)?;
+    fn begin(&mut self, parts: &[PerLimits]) -> Result<(), Error> {
+        self.memory.begin(parts)?;
         let Some(first) = parts.first() else { return Ok(()) };
         let all: Vec<&LimitSet> = parts.iter().map(|part| &part.limits).collect();
-        // The store stays registered for removal, whatever fails.
-        let (store, clock) = match self.current.as_ref().filter(|_| keeps) {
-            Some(CurrentCase { limiter, clock, .. }) => (limiter.store().clone(), clock.clone()),
-            None => {
-                self.clear()?;
-                self.cases += 1;
-                let clock = ManualClock::at_micros(0);
-                let run = format!("{}-{}", self.run, self.cases);
-                let builder = RedisStore::builder(self.options.clone()).run(&run, clock.clone());
-                let store = self.runtime.block_on(open_run(builder))?;
-                (store, clock)
-            }
-        };
+        self.clear()?;
+        self.cases += 1;
+        let clock = ManualClock::at_micros(0);
+        let run = format!("{}-{}", self.run, self.cases);
+        let builder = RedisStore::builder(self.options.clone()).run(&run, clock.clone());
+        let store = self.runtime.block_on(open_run(builder))?;
         // Load the scripts while no question is in flight that could be reordered.
         self.runtime.block_on(store.prepare(&all))?;
         let (before, parts) = (disturbances(&store), parts.to_vec());

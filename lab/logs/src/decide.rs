@@ -100,12 +100,11 @@ impl Verdict {
 
 /// Decides events: a store whose clock is set to each event's time.
 pub trait Decider {
-    /// Prepares a case with these parts. It starts without the counts of earlier cases, unless it
-    /// `keeps` them.
+    /// Prepares a case with these parts. It starts without the counts of earlier cases.
     ///
     /// # Errors
     /// The store cannot be used.
-    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error>;
+    fn begin(&mut self, parts: &[PerLimits]) -> Result<(), Error>;
 
     /// Decides the next events, which are in order, each with its cost, and appends the verdict on
     /// each to `verdicts`.
@@ -137,32 +136,6 @@ pub struct InMemory {
     parts: Vec<PerLimits>,
     /// The unit of the costs under these parts.
     unit: EventUnit,
-    /// Separate stores for cases that keep earlier counts. Cases with separate counts have separate
-    /// stores, so that the bytes of a case are its own.
-    separate: Vec<SeparateStore>,
-}
-
-/// A store, with the subjects and limit identities of its counts.
-#[derive(Debug)]
-struct SeparateStore {
-    counts: Vec<(Per, String)>,
-    store: MemoryStore,
-}
-
-impl InMemory {
-    /// The store for a case with these parts: the one that counts any of them, else a new one.
-    fn store(&mut self, parts: &[PerLimits]) -> MemoryStore {
-        let counts: Vec<_> =
-            parts.iter().map(|part| (part.per, part.limits.identity().to_owned())).collect();
-        let has_some =
-            |separate: &&SeparateStore| separate.counts.iter().any(|it| counts.contains(it));
-        if let Some(separate) = self.separate.iter().find(has_some) {
-            return separate.store.clone();
-        }
-        let store = new_store(&self.clock);
-        self.separate.push(SeparateStore { counts, store: store.clone() });
-        store
-    }
 }
 
 /// A store for measurements.
@@ -174,12 +147,9 @@ pub fn new_store(clock: &ManualClock) -> MemoryStore {
 }
 
 impl Decider for InMemory {
-    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
-        if !keeps {
-            self.clock = ManualClock::at_micros(0);
-            self.separate.clear();
-        }
-        let store = self.store(parts);
+    fn begin(&mut self, parts: &[PerLimits]) -> Result<(), Error> {
+        self.clock = ManualClock::at_micros(0);
+        let store = new_store(&self.clock);
         self.unit = EventUnit::of(parts.iter().map(|part| &part.limits))?;
         self.parts = parts.to_vec();
         self.limiter = self.parts.first().map(|first| Limiter::new(first.limits.clone(), store));

@@ -95,7 +95,7 @@ impl Race {
         }
         asks.sort_unstable_by_key(|ask| ask.at_us);
         let (mut memory, mut verdicts) = (InMemory::default(), Vec::new());
-        memory.begin(&[PerLimits::new(Per::Resource, limits)], false)?;
+        memory.begin(&[PerLimits::new(Per::Resource, limits)])?;
         memory.decide(&asks, &mut verdicts)?;
         let atomic = verdicts.iter().filter(|verdict| verdict.is_admitted).count() as u64;
         Ok(RaceResults::new(self, check_then_increment, atomic))

@@ -80,7 +80,7 @@ pub fn run_with(
             (_, Some(setting), _) => nodes::run(experiment, case, setting, decider, progress)?,
             (.., Some(setting)) => backend::run(experiment, case, setting, decider, progress)?,
             (None, None, None) => {
-                decider.begin(&case.parts, false)?;
+                decider.begin(&case.parts)?;
                 let mut at_work = SimulatedRun::new(experiment, case)?;
                 let ended = at_work.all(decider, progress);
                 let (attempts, took) = (at_work.attempts, at_work.took);

@@ -45,7 +45,7 @@ pub(super) fn simulate(
 ) -> Result<Option<Denied>, Error> {
     let Who { sample, is_outlier, is_denied } = who;
     let mut decider = InMemory::default();
-    decider.begin(&[PerLimits::new(Per::Client, limits.clone())], false)?;
+    decider.begin(&[PerLimits::new(Per::Client, limits.clone())])?;
     let mut denied = Denied { by_client: vec![0; sample.len()], ..Denied::default() };
     let mut events = traffic.ordered.iter()?;
     let total_events = traffic.ordered.len();

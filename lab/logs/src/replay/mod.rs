@@ -96,7 +96,7 @@ pub fn replay_in(
 ) -> Result<Report, Error> {
     let mut cases = Vec::with_capacity(plan.cases.len());
     for (index, case) in plan.cases.iter().enumerate() {
-        decider.begin(&[PerLimits::new(Per::Client, case.limits.clone())], false)?;
+        decider.begin(&[PerLimits::new(Per::Client, case.limits.clone())])?;
         let mut run = Run::new(traffic, case)?;
         let mut events = traffic.ordered.iter()?;
         let mut batch = Vec::with_capacity(BATCH_EVENTS);

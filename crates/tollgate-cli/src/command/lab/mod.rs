@@ -246,8 +246,8 @@ impl Stoppable {
 }
 
 impl Decider for Stoppable {
-    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), tollgate_logs::Error> {
-        self.memory.begin(parts, keeps)
+    fn begin(&mut self, parts: &[PerLimits]) -> Result<(), tollgate_logs::Error> {
+        self.memory.begin(parts)
     }
 
     fn decide(

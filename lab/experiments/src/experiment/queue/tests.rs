@@ -327,7 +327,7 @@ fn the_same_seed_gives_the_same_bytes() {
 fn a_stopped_run_has_what_was_measured_so_far() {
     struct Stops(u32);
     impl Decider for Stops {
-        fn begin(&mut self, _: &[PerLimits], _: bool) -> Result<(), tollgate_logs::Error> {
+        fn begin(&mut self, _: &[PerLimits]) -> Result<(), tollgate_logs::Error> {
             panic!("a queue asks nobody")
         }
         fn decide(

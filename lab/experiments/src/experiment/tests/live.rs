@@ -10,7 +10,7 @@ fn live(experiment: &Experiment) -> Results {
     let mut results = Results::new(experiment);
     let mut decider = InMemory::default();
     for case in &experiment.cases {
-        decider.begin(&case.parts, false).unwrap();
+        decider.begin(&case.parts).unwrap();
         let mut live = Live::new(experiment, case).unwrap();
         while let Some(now_us) = live.next_due().unwrap() {
             let question = live.take(now_us).unwrap().unwrap();

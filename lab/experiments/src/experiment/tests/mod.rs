@@ -29,8 +29,8 @@ struct Witness {
 }
 
 impl Decider for Witness {
-    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
-        self.memory.begin(parts, keeps)
+    fn begin(&mut self, parts: &[PerLimits]) -> Result<(), Error> {
+        self.memory.begin(parts)
     }
 
     fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
@@ -297,9 +297,9 @@ fn who_comes_back_after_the_end_was_not_served() {
 fn a_stopped_run_has_what_was_measured_so_far() {
     struct Stops(InMemory, usize);
     impl Decider for Stops {
-        fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
+        fn begin(&mut self, parts: &[PerLimits]) -> Result<(), Error> {
             self.1 += 1;
-            self.0.begin(parts, keeps)
+            self.0.begin(parts)
         }
         fn decide(&mut self, asks: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
             if self.1 == 3 { Err(Error::Stopped) } else { self.0.decide(asks, verdicts) }
