@@ -5,12 +5,22 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tollgate_logs::Reading;
-use tollgate_logs::advise::{Options, Progress, Step, Target, advise};
+use tollgate_logs::advise::{MAX_CLIENTS, Options, Progress, Step, Target, advise, advise_each};
 use tollgate_logs::replay::{Plan, StrategyChoice, replay};
+use tollgate_logs::{By, Reading};
 
 /// The limit of the replay.
 const LIMIT: &str = "100/1m";
+
+/// What is advised on.
+enum Side {
+    /// One limit that keeps to this share.
+    One(Target),
+    /// One with a window beside it.
+    Two,
+    /// A limit for each path.
+    EachPath,
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -19,13 +29,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let path = Path::new(path);
     let rounds: usize = rest.first().map_or("3", String::as_str).parse()?;
-    let targets = [
-        ("--deny-clients 0.1%", Target::Clients("0.1%".parse()?)),
-        ("--deny-requests 1%", Target::Requests("1%".parse()?)),
+    let sides = [
+        ("--deny-clients 0.1%", Side::One(Target::Clients("0.1%".parse()?))),
+        ("--deny-requests 1%", Side::One(Target::Requests("1%".parse()?))),
+        ("--limits 2", Side::Two),
+        ("--each path", Side::EachPath),
     ];
     let plan = Plan::new(&[LIMIT], StrategyChoice::All)?;
     let mut replays = Vec::new();
-    let mut advices = vec![Vec::new(); targets.len()];
+    let mut advices = vec![Vec::new(); sides.len()];
     for _ in 0..rounds {
         let start = Instant::now();
         let traffic = Reading::default().read(path, |_| ())?;
@@ -33,34 +45,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         replays.push(start.elapsed());
         drop(traffic);
         println!("replay of {LIMIT}, every strategy: {}", seconds(start.elapsed()));
-        for ((name, target), took) in targets.iter().zip(&mut advices) {
+        for ((name, side), took) in sides.iter().zip(&mut advices) {
             let start = Instant::now();
-            let traffic = Reading::default().with_descriptions().read(path, |_| ())?;
-            let mut options = Options::default();
-            options.target = *target;
-            let (mut simulated, mut events) = (0_u64, 0_u64);
-            let mut last: Option<Progress> = None;
-            let advice = advise(&traffic, &options, &mut |progress| {
-                let is_new =
-                    last.is_none_or(|it| it.step != progress.step || progress.events <= it.events);
-                if matches!(progress.step, Step::Replay(_)) {
-                    simulated += u64::from(is_new);
-                    let before = last.filter(|_| !is_new).map_or(0, |it| it.events);
-                    events += progress.events - before;
-                }
-                last = Some(progress);
-                Ok(())
-            })?;
+            let found = advised(path, side)?;
             took.push(start.elapsed());
-            println!(
-                "advise {name}: {}, {simulated} limits replayed over {events} events: {}",
-                seconds(start.elapsed()),
-                advice.recommended.limit
-            );
+            println!("advise {name}: {}, {found}", seconds(start.elapsed()));
         }
     }
     let base = median(&mut replays);
-    for ((name, _), took) in targets.iter().zip(&mut advices) {
+    for ((name, _), took) in sides.iter().zip(&mut advices) {
         let took = median(took);
         let hundredths = took.as_millis() * 100 / base.as_millis().max(1);
         println!(
@@ -73,6 +66,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("peak memory {}", peak_memory());
     Ok(())
+}
+
+/// Reads the log and advises: what was found, in words.
+fn advised(path: &Path, side: &Side) -> Result<String, Box<dyn std::error::Error>> {
+    let reading = Reading::default().with_descriptions();
+    let reading = reading.with_max_clients(MAX_CLIENTS.try_into()?);
+    let mut options = Options::default();
+    match side {
+        Side::One(target) => options.target = *target,
+        Side::Two => options.wants_second = true,
+        Side::EachPath => {
+            let traffic = reading.with_each(Some(By::Path)).read(path, |_| ())?;
+            let advice = advise_each(&traffic, (&options, &By::Path), &mut |_| Ok(()))?;
+            return Ok(format!("{} limits", advice.values.len()));
+        }
+    }
+    let traffic = reading.read(path, |_| ())?;
+    let mut replayed = 0_u64;
+    let mut last: Option<Progress> = None;
+    let advice = advise(&traffic, &options, &mut |progress| {
+        let is_new = last.is_none_or(|it| it.step != progress.step || progress.events <= it.events);
+        replayed += u64::from(is_new && matches!(progress.step, Step::Replay(_)));
+        last = Some(progress);
+        Ok(())
+    })?;
+    Ok(format!("{}, {replayed} limits replayed", advice.recommended.limit))
 }
 
 fn median(times: &mut [Duration]) -> Duration {

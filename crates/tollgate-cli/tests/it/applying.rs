@@ -102,7 +102,7 @@ fn a_file_that_policies_cannot_be_added_to_or_checked_is_an_error() {
         (vec!["--apply", &yaml], "added to a TOML file"),
         (vec!["--apply", &broken], "broken.toml:3"),
         (vec!["--apply", "/nowhere/p.toml"], "/nowhere"),
-        (vec!["--each", "ip", "--apply", &all], "`match = \"first\"`"),
+        (vec!["--each", "path", "--apply", &all], "`match = \"first\"`"),
         (vec!["--check", &all], "has no policy `advised`"),
         (vec!["--check", "absent.toml"], "absent.toml"),
         (vec!["--check", &all, "--per", "1m"], "cannot be used with"),
@@ -110,6 +110,8 @@ fn a_file_that_policies_cannot_be_added_to_or_checked_is_an_error() {
         (vec!["--limits", "3"], "3 is not in 1..=2"),
         (vec!["--limits", "2", "--strategy", "sliding_log"], "--limits 2 adds to"),
         (vec!["--each", "nothing"], "nothing"),
+        (vec!["--each", "all"], "name a field, such as `path`"),
+        (vec!["--each", "ip"], "told apart by it already"),
     ] {
         let (code, out, error) = place.run(&[&["advise", &log], &args[..]].concat());
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {error}");
@@ -139,6 +141,10 @@ fn each_endpoint_has_a_limit_and_the_policies_deny_what_the_table_says() {
         assert!(out.contains(row["limit"].as_str().unwrap()), "{row}");
     }
     assert!(out.contains("have no limit here"), "{out}");
+    // All requests for an endpoint together are one client of it.
+    let together = place.json(&[&args[..4], &["--by", "all", "--json"]].concat());
+    assert!(together["values"].as_array().unwrap().iter().all(|row| row["clients"] == 1));
+    assert_eq!(together["values"][0]["requests"], values[0]["requests"]);
 }
 
 #[test]

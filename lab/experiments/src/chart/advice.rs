@@ -5,7 +5,7 @@ use super::axis::Across;
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Scale, Series, Shape, WHOLE};
 use crate::figure::{parts, plural};
-use tollgate_logs::advise::{Advice, Curve};
+use tollgate_logs::advise::{Advice, Curve, CurvePoint};
 
 /// The most columns of a curve: a longer one has several numbers of units in each.
 const COLUMNS: u64 = 100_000;
@@ -16,7 +16,7 @@ const COLUMNS: u64 = 100_000;
 pub fn trade(advice: &Advice) -> Chart {
     let recommended = &advice.recommended;
     let curves = advice.curves();
-    let most = curves.iter().filter_map(|it| it.points.last()).map(|(units, _)| *units).max();
+    let most = curves.iter().filter_map(|it| it.points.last()).map(|it| it.units).max();
     let most = most.unwrap_or(1).max(recommended.units);
     let units = if advice.rates.is_empty() { "units of the limit" } else { "burst of the limit" };
     let column = most.div_ceil(COLUMNS).max(1);
@@ -38,6 +38,7 @@ pub fn trade(advice: &Advice) -> Chart {
         keys: vec![
             key(Shape::Line, Ink::Denied, "more than may be denied"),
             key(Shape::Line, Ink::Admitted, "as much as may be denied, and outliers"),
+            key(Shape::Line, Ink::Muted, "outliers alone"),
             key(Shape::Dot, Ink::Text, "the limit"),
         ],
         panels: curves.iter().map(|curve| panel(curve, advice, column)).collect(),
@@ -47,30 +48,33 @@ pub fn trade(advice: &Advice) -> Chart {
 }
 
 fn panel(curve: &Curve<'_>, advice: &Advice, column: u64) -> Panel {
-    let last = curve.points.last().map_or(1, |(units, _)| *units).max(curve.units);
+    let last = curve.points.last().map_or(1, |it| it.units).max(curve.units);
     let share = |denied: u64| {
         let share = u128::from(denied) * u128::from(WHOLE) / u128::from(advice.clients.max(1));
         // One client is some share, however many there are.
         u64::try_from(share).unwrap_or(WHOLE).max(denied.min(1))
     };
     let mut points = curve.points.iter().peekable();
-    let mut denied = advice.clients;
+    let mut now = CurvePoint::default();
+    (now.clients, now.outliers) = (advice.clients, advice.recommended.outliers_count);
     let step = usize::try_from(column).unwrap_or(usize::MAX);
-    let (mut too_few, mut enough) = (Vec::new(), Vec::new());
+    let (mut too_few, mut enough, mut apart) = (Vec::new(), Vec::new(), Vec::new());
     let fits = curve.limit.map_or(u64::MAX, |_| curve.units);
     for units in (0..=last).step_by(step) {
-        while let Some((_, now)) = points.next_if(|(at, _)| *at <= units) {
-            denied = *now;
+        while let Some(next) = points.next_if(|it| it.units <= units) {
+            now = *next;
         }
-        let value = share(denied);
+        let value = share(now.clients);
+        apart.push(share(now.outliers));
         let is_enough = units >= fits;
         too_few.push(if is_enough { 0 } else { value });
         enough.push(if is_enough { value } else { 0 });
     }
-    let here = curve.points.iter().rev().find(|(units, _)| *units <= curve.units);
-    let here = here.map_or(advice.clients, |(_, denied)| *denied);
+    let here = curve.points.iter().rev().find(|it| it.units <= curve.units);
+    let here = here.map_or(advice.clients, |it| it.clients);
     let series = |values| Series { column_us: column, values };
     let mut marks = vec![
+        Mark::Line { ink: Ink::Muted, series: series(apart) },
         Mark::Line { ink: Ink::Denied, series: series(too_few) },
         Mark::Line { ink: Ink::Admitted, series: series(enough) },
     ];

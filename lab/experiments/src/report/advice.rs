@@ -6,9 +6,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::html::{NAME, POLICY, figure};
 use crate::chart::{page_colours, trade};
-use crate::figure::{bytes, parts, real, span};
+use crate::figure::{bytes, parts, plural, real, span};
 use tollgate_logs::advise::{
-    Advice, AdvisedLimit, Busiest, BusyClient, Group, Outlier, Why, WindowAdvice,
+    Advice, AdvisedLimit, Busiest, BusyClient, CurvePoint, Group, Outlier, Why, WindowAdvice,
 };
 use tollgate_logs::text::printable;
 use tollgate_logs::time::show;
@@ -251,35 +251,43 @@ pub fn advice_curve(advice: &Advice) -> String {
         return String::new();
     };
     let mut points = sampled(curve.points);
-    let chosen = recommended.clients_denied + recommended.outliers_denied;
-    points.retain(|(units, _)| *units != recommended.units);
-    points.push((recommended.units, chosen));
+    let outliers = recommended.outliers_denied;
+    points.retain(|(units, ..)| *units != recommended.units);
+    points.push((recommended.units, recommended.clients_denied + outliers, outliers));
     points.sort_unstable();
     let wide = |number: u64| number.to_string().len();
-    let most = points.iter().map(|(units, _)| wide(*units)).max().unwrap_or(1).max(5);
+    let most = points.iter().map(|(units, ..)| wide(*units)).max().unwrap_or(1).max(5);
     let count = wide(advice.clients);
     let units = if advice.rates.is_empty() { "units" } else { "burst" };
     let mut text = format!("{units:>most$}  clients ever denied\n");
     let _ = writeln!(text, "{:most$}  (of {}, on a logarithmic scale)", "", advice.clients);
-    for (units, denied) in points {
+    for (units, denied, outliers) in points {
         let place = place(denied, advice.clients);
         let dot = format!("{:place$}●", "");
         let share = parts(denied, advice.clients);
+        let outliers = match outliers {
+            0 => String::new(),
+            outliers => format!(", {}", plural(outliers, "outlier")),
+        };
         let mark = if units == recommended.units { "  <- recommended" } else { "" };
-        let _ = writeln!(text, "{units:>most$} |{dot:<PLACES$}  {denied:>count$}, {share}{mark}");
+        let _ = writeln!(
+            text,
+            "{units:>most$} |{dot:<PLACES$}  {denied:>count$}, {share}{outliers}{mark}"
+        );
     }
     text
 }
 
 /// At most [`LINES`] points of a curve, at even distances on a logarithmic scale.
-fn sampled(curve: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let most = curve.last().map_or(1, |(units, _)| *units);
+fn sampled(curve: &[CurvePoint]) -> Vec<(u64, u64, u64)> {
+    let most = curve.last().map_or(1, |last| last.units);
     let at = |line: u32| {
         let units = libm::pow(real(most.max(1)), f64::from(line) / f64::from(LINES - 1));
         // The last line is the last point, whatever was rounded.
-        curve.iter().rev().find(|(it, _)| line == LINES - 1 || real(*it) <= units * 1.000_001)
+        curve.iter().rev().find(|it| line == LINES - 1 || real(it.units) <= units * 1.000_001)
     };
-    let mut points: Vec<_> = (0..LINES).filter_map(at).copied().collect();
+    let point = |it: &CurvePoint| (it.units, it.clients, it.outliers);
+    let mut points: Vec<_> = (0..LINES).filter_map(at).map(point).collect();
     points.dedup();
     points
 }

@@ -68,8 +68,20 @@ pub struct Curve<'a> {
     pub limit: Option<&'a str>,
     /// Its units, or its burst.
     pub units: u64,
-    /// Pairs of units and the clients that are ever denied with this many.
-    pub points: &'a [(u64, u64)],
+    /// The points, by their units.
+    pub points: &'a [CurvePoint],
+}
+
+/// The clients that are ever denied with a number of units.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct CurvePoint {
+    /// The units of a limit, or its burst.
+    pub units: u64,
+    /// The clients that are denied at least once, outliers included.
+    pub clients: u64,
+    /// How many of these are outliers.
+    pub outliers: u64,
 }
 
 impl Advice {
@@ -215,8 +227,8 @@ pub struct AdvisedLimit {
     pub bytes_memory: u64,
     /// The same on Redis, about.
     pub bytes_redis: u64,
-    /// Pairs of units and the clients that are ever denied with this many, outliers included.
-    pub curve: Vec<(u64, u64)>,
+    /// The clients that are ever denied with other units, at most 64 points.
+    pub curve: Vec<CurvePoint>,
 }
 
 /// A rate, and a burst with it that fits.
@@ -240,8 +252,8 @@ pub struct RateAdvice {
     pub clients_denied: u64,
     /// Outliers that are denied at least once.
     pub outliers_denied: u64,
-    /// Pairs of a burst and the clients that are ever denied with it, outliers included.
-    pub curve: Vec<(u64, u64)>,
+    /// The clients that are ever denied with other bursts, at most 64 points.
+    pub curve: Vec<CurvePoint>,
 }
 
 /// A limit in force, replayed over a log.

@@ -49,8 +49,8 @@ use std::fmt;
 use tollgate::{LimitSet, Period, Strategy, Unit};
 
 pub use self::advice::{
-    Advice, AdvisedLimit, Busiest, Checked, Curve, Outlier, RateAdvice, Recommended, Sampled,
-    WindowAdvice,
+    Advice, AdvisedLimit, Busiest, Checked, Curve, CurvePoint, Outlier, RateAdvice, Recommended,
+    Sampled, WindowAdvice,
 };
 pub use self::clients::{BusyClient, ClientRow};
 pub use self::confidence::Confidence;

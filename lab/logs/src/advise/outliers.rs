@@ -66,19 +66,19 @@ impl Why {
 /// The robots and scanners among these clients.
 pub(super) fn kinds(traffic: &Traffic, options: &Options, ids: &[ClientId]) -> Vec<Option<Kind>> {
     let kind = |id: &ClientId| traffic.descriptions.as_ref()?.kind(*id);
-    let is_somebody = !matches!(options.by, By::All | By::Path);
-    apart_kinds(options, ids.iter().map(|id| kind(id).filter(|_| is_somebody)).collect())
+    apart_kinds(options, ids.iter().map(kind).collect())
 }
 
-/// These kinds, as far as they are set apart. Where more than half of the clients are scanners,
-/// refused requests are part of the work, and none is one. Where few others would be left, all are
-/// ordinary.
+/// These kinds, as far as they are set apart: all requests together are nobody, and neither is a
+/// path. Where more than half of the clients are scanners, refused requests are part of the work,
+/// and none is one. Where few others would be left, all are ordinary.
 pub(super) fn apart_kinds(options: &Options, mut kinds: Vec<Option<Kind>>) -> Vec<Option<Kind>> {
     let count = |kinds: &[Option<Kind>], kind| kinds.iter().filter(|it| **it == kind).count();
     if count(&kinds, Some(Kind::Scanner)) > kinds.len() / 2 {
         kinds.iter_mut().filter(|it| **it == Some(Kind::Scanner)).for_each(|it| *it = None);
     }
-    if !options.sets_outliers_apart || count(&kinds, None) < FEWEST_LEFT {
+    let is_somebody = !matches!(options.by, By::All | By::Path);
+    if !options.sets_outliers_apart || !is_somebody || count(&kinds, None) < FEWEST_LEFT {
         return vec![None; kinds.len()];
     }
     kinds

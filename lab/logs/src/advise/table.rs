@@ -2,7 +2,7 @@
 
 use tollgate::{LimitSet, Period, Strategy, Unit};
 
-use super::advice::AdvisedLimit;
+use super::advice::{AdvisedLimit, CurvePoint};
 use super::cost::Subjects;
 use super::scan::{Busy, Profile, Window};
 use super::{Target, Tolerance};
@@ -165,12 +165,14 @@ impl Clients<'_> {
 
 /// How many clients are ever denied with this many units: at each number where that changes, or at
 /// [`CURVE`] of them.
-pub(super) fn curve(ranked: &[Ranked]) -> Vec<(u64, u64)> {
-    let mut points: Vec<(u64, u64)> = Vec::new();
-    for ((least, ..), above) in ranked.iter().zip(0..) {
-        if *least != NEVER && points.last().is_none_or(|(units, _)| units != least) {
-            points.push((*least, above));
+pub(super) fn curve(ranked: &[Ranked]) -> Vec<CurvePoint> {
+    let mut points: Vec<CurvePoint> = Vec::new();
+    let mut outliers = 0;
+    for ((least, _, is_outlier), clients) in ranked.iter().zip(0..) {
+        if *least != NEVER && points.last().is_none_or(|last| last.units != *least) {
+            points.push(CurvePoint { units: *least, clients, outliers });
         }
+        outliers += u64::from(*is_outlier);
     }
     points.reverse();
     if points.len() <= CURVE {

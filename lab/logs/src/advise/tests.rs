@@ -208,7 +208,7 @@ fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {
                 let counted = row.requests_denied.unwrap() + row.outliers_requests_denied.unwrap();
                 assert_eq!(requests, counted, "{limit}");
                 // The curve agrees at its own points.
-                for (units, above) in row.curve.iter().step_by(7) {
+                for CurvePoint { units, clients: above, .. } in row.curve.iter().step_by(7) {
                     let strategy = tollgate::Strategy::named(row.strategy).unwrap();
                     let Ok(limits) =
                         limit_of(strategy, (*units).max(1), options.periods[0], Unit::REQUESTS)

@@ -94,13 +94,15 @@ impl Parser {
         Self::of_columns(by, columns)
     }
 
-    /// A parser whose keys are pairs: the value of `each`, whose paths are those of endpoints, and
-    /// the client.
+    /// A parser whose keys are pairs: the value of `each`, which is not [`By::All`] and whose paths
+    /// are those of endpoints, and the client. All requests together are no client, so with
+    /// [`By::All`] a key is the value alone.
     #[must_use]
     pub fn of_each(each: &By, by: &By) -> Self {
-        let both: Vec<By> = each.fields().iter().chain(by.fields()).cloned().collect();
+        let clients = if *by == By::All { &[] } else { by.fields() };
+        let both: Vec<By> = each.fields().iter().chain(clients).cloned().collect();
         let parts = each.fields().iter().map(Column::each);
-        let columns = parts.chain(by.fields().iter().map(Column::required)).collect();
+        let columns = parts.chain(clients.iter().map(Column::required)).collect();
         Self::of_columns(By::Several(both), columns)
     }
 

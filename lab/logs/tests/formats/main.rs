@@ -9,7 +9,7 @@ mod text;
 use std::io::Cursor;
 use std::path::Path;
 
-use tollgate_logs::describe::Description;
+use tollgate_logs::describe::{Description, Kind};
 use tollgate_logs::{Error, Event, Hints, Lines, Reading, Summary, Traffic};
 
 use crate::request::{Request, bundled};
@@ -47,6 +47,12 @@ fn seen(traffic: &Traffic, lacks: Lacks) -> Seen {
     let mut described: Vec<_> = ids
         .map(|(id, name)| {
             let mut it = traffic.descriptions.as_ref().unwrap().of(id);
+            // An agent names a robot, and statuses show a scanner.
+            let is_seen = match it.kind {
+                Some(Kind::Robot) => lacks == Lacks::Nothing,
+                _ => matches!(lacks, Lacks::Nothing | Lacks::Agent),
+            };
+            it.kind = it.kind.filter(|_| is_seen);
             match lacks {
                 Lacks::Nothing => {}
                 Lacks::Agent => it.agents.clear(),

@@ -24,6 +24,9 @@ const DID_NOT_HOLD: u8 = 1;
 pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
     let log = LogOptions::new(&args.log)?;
     let each: Option<By> = args.each.as_deref().map(str::parse).transpose().context("--each")?;
+    if let Some(each) = &each {
+        check_each(each, &log.by)?;
+    }
     let options = options(args, &log)?;
     // Fail before the log is read if a file cannot be written, not an hour later.
     for path in [&args.policy, &args.csv, &args.report].into_iter().flatten() {
@@ -67,6 +70,20 @@ pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
         false => read.show(out, &text::text(&advice), &advice.recommended.policy)?,
     }
     Ok(if advice.checked.as_ref().is_none_or(|it| it.holds) { 0 } else { DID_NOT_HOLD })
+}
+
+/// Whether there can be a limit for each value of this field.
+fn check_each(each: &By, by: &By) -> Result<()> {
+    if *each == By::All {
+        bail!("--each all: name a field, such as `path`; without --each there is one limit");
+    }
+    if let Some(both) = each.fields().iter().find(|field| by.fields().contains(field)) {
+        bail!(
+            "--each {both}: the clients are told apart by it already (--by {by}). Leave it out of \
+             one of them"
+        );
+    }
+    Ok(())
 }
 
 /// A log that was read, and the files that were written.
