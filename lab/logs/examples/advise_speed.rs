@@ -12,7 +12,7 @@ use tollgate_logs::{By, Reading};
 /// The limit of the replay.
 const LIMIT: &str = "100/1m";
 
-/// What is advised on.
+/// The limits that are advised.
 enum Side {
     /// One limit that keeps to this share.
     One(Target),

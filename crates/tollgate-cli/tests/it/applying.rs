@@ -111,7 +111,7 @@ fn a_file_that_policies_cannot_be_added_to_or_checked_is_an_error() {
         (vec!["--limits", "2", "--strategy", "sliding_log"], "--limits 2 adds to"),
         (vec!["--each", "nothing"], "nothing"),
         (vec!["--each", "all"], "name a field, such as `path`"),
-        (vec!["--each", "ip"], "told apart by it already"),
+        (vec!["--each", "ip"], "distinguishes the clients by it already"),
     ] {
         let (code, out, error) = place.run(&[&["advise", &log], &args[..]].concat());
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {error}");

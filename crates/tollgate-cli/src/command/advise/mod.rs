@@ -79,8 +79,8 @@ fn check_each(each: &By, by: &By) -> Result<()> {
     }
     if let Some(both) = each.fields().iter().find(|field| by.fields().contains(field)) {
         bail!(
-            "--each {both}: the clients are told apart by it already (--by {by}). Leave it out of \
-             one of them"
+            "--each {both}: --by {by} distinguishes the clients by it already. Leave it out of one \
+             of them"
         );
     }
     Ok(())
