@@ -9,8 +9,9 @@ use http::uri::PathAndQuery;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
-use hyper_rustls::HttpsConnectorBuilder;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::crypto::ring;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -130,14 +131,16 @@ async fn send(
     Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
 }
 
-async fn over_tls(place: &str, request: Request<Full<Bytes>>) -> Result<Response<Bytes>> {
-    let connector = HttpsConnectorBuilder::new()
+/// Connects over TLS alone, to servers whose certificates the system trusts.
+pub(crate) fn over_https() -> Result<HttpsConnector<HttpConnector>> {
+    let builder = HttpsConnectorBuilder::new()
         .with_provider_and_native_roots(ring::default_provider())
-        .context("there is no trusted certificate authority: install `ca-certificates`")?
-        .https_only()
-        .enable_http1()
-        .build();
-    let client = Client::builder(TokioExecutor::new()).build(connector);
+        .context("there is no trusted certificate authority: install `ca-certificates`")?;
+    Ok(builder.https_only().enable_http1().build())
+}
+
+async fn over_tls(place: &str, request: Request<Full<Bytes>>) -> Result<Response<Bytes>> {
+    let client = Client::builder(TokioExecutor::new()).build(over_https()?);
     let (mut head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let url: Uri = format!("https://{}{path}", reachable(place)).parse()?;

@@ -1,5 +1,7 @@
 //! Acts of an administrator in the console: rulings, dead jobs, a broken file of policies.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::Place;
@@ -35,6 +37,15 @@ fn confirm(browser: &mut Browser, says: &str) {
     assert!(words.as_str().unwrap().contains(says), "{words}");
 }
 
+/// A service with the policy in a file, and its console.
+fn shown(browser: &mut Browser, place: &Place) -> (Serving, PathBuf) {
+    let file = place.path().join("p.toml");
+    std::fs::write(&file, POLICY).unwrap();
+    let serving = Serving::start(place, &["--config", file.to_str().unwrap()]);
+    open(browser, &serving);
+    (serving, file)
+}
+
 fn check(serving: &Serving, ip: &str) -> Value {
     let body = format!(r#"{{"policy": "login", "fields": {{"ip": "{ip}"}}}}"#);
     serving.client().check(&body).unwrap()
@@ -44,10 +55,7 @@ fn check(serving: &Serving, ip: &str) -> Value {
 fn a_ban_and_a_limit_are_set_seen_and_lifted() {
     let Some(mut browser) = Browser::start(DESK) else { return };
     let place = Place::new();
-    let file = place.path().join("p.toml");
-    std::fs::write(&file, POLICY).unwrap();
-    let serving = Serving::start(&place, &["--config", file.to_str().unwrap()]);
-    open(&mut browser, &serving);
+    let (serving, _) = shown(&mut browser, &place);
     let hostile = "=cmd|' /C calc'!A0 <img src=x onerror=alert(1)> \u{202e}";
     // A mistake stands at the form, and rules nothing.
     fill(&mut browser, &[("when", "192.0.2.7"), ("for", "1h")]);
@@ -129,10 +137,7 @@ fn a_ban_and_a_limit_are_set_seen_and_lifted() {
 fn a_broken_file_is_readable_trouble_until_it_is_mended() {
     let Some(mut browser) = Browser::start(DESK) else { return };
     let place = Place::new();
-    let file = place.path().join("p.toml");
-    std::fs::write(&file, POLICY).unwrap();
-    let serving = Serving::start(&place, &["--config", file.to_str().unwrap()]);
-    open(&mut browser, &serving);
+    let (serving, file) = shown(&mut browser, &place);
     replace(&file, &POLICY.replace("3/h", "3/fortnight"));
     browser.run("get(\"reload\").click()");
     confirm(&mut browser, "A broken file changes nothing.");

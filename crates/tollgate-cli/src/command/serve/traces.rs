@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use hyper_rustls::HttpsConnectorBuilder;
 use opentelemetry::global::BoxedTracer;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_http::hyper::HyperClient;
@@ -18,9 +17,10 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttp
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use rustls::crypto::ring;
 use tokio::runtime::Handle;
 use tollgate_server::Traces;
+
+use crate::client::over_https;
 
 /// The timeout of one batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,13 +106,7 @@ pub(super) fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>> {
     if endpoint.starts_with("http://") {
         return Ok(Arc::new(HyperClient::with_default_connector(TIMEOUT, None)));
     }
-    let connector = HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(ring::default_provider())
-        .context("there is no trusted certificate authority: install `ca-certificates`")?
-        .https_only()
-        .enable_http1()
-        .build();
-    Ok(Arc::new(HyperClient::new(connector, TIMEOUT, None)))
+    Ok(Arc::new(HyperClient::new(over_https()?, TIMEOUT, None)))
 }
 
 /// A client that works on any thread. It logs when exports begin to fail, and when they succeed
