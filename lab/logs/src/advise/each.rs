@@ -332,8 +332,8 @@ mod tests {
     use crate::policy::{PolicyReading, replay};
     use crate::read::Reading;
 
-    /// Thirty people log in three times, and read 25 users with a picture and a script each; one
-    /// logs in 150 times at once.
+    /// Thirty people log in three times, and read themselves and 25 users with a picture and a script
+    /// each; one logs in 150 times at once.
     fn guessed(folder: &tempfile::TempDir) -> PathBuf {
         let line = |client: u64, at: u64, path: &str| {
             format!("{{\"ip\":\"10.0.0.{client}\",\"ts\":{at},\"path\":\"{path}\"}}\n")
@@ -342,6 +342,9 @@ mod tests {
         for client in 0..30 {
             for n in 0..3 {
                 log.push_str(&line(client, 1_000_000_000 + n * 60, "/login"));
+            }
+            for n in 0..2 {
+                log.push_str(&line(client, 1_000_009_000 + n, "/users/me"));
             }
             for n in 0..25 {
                 log.push_str(&line(client, 1_000_003_000 + n, &format!("/users/{n}/")));
@@ -395,9 +398,10 @@ mod tests {
             let row = advice.values.iter().find(|row| row.value == value).unwrap();
             (row.requests, row.clients, row.outliers)
         };
-        // No picture is among the 20, since 18 scripts are: they are below the users.
+        // No picture is among the 20, since 17 scripts are: they are below the users.
         assert_eq!(row("/users/*"), (1_500, 30, 0));
+        assert_eq!(row("/users/me"), (60, 30, 0), "before the users");
         assert_eq!(row("/login"), (240, 31, 1));
-        assert_eq!((advice.others, advice.others_requests), (7, 7 * 30));
+        assert_eq!((advice.others, advice.others_requests), (8, 8 * 30));
     }
 }

@@ -120,6 +120,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_most_clients_do_is_ordinary_and_few_others_are_too_few() {
+        let found = |scanners: usize, robots: usize, others: usize| {
+            let mut kinds = vec![Some(Kind::Scanner); scanners];
+            kinds.extend(vec![Some(Kind::Robot); robots]);
+            kinds.extend(vec![None; others]);
+            let apart = apart_kinds(&Options::default(), kinds);
+            let count = |kind| apart.iter().filter(|it| **it == Some(kind)).count();
+            (count(Kind::Scanner), count(Kind::Robot))
+        };
+        assert_eq!([found(10, 0, 10), found(11, 0, 10)], [(10, 0), (0, 0)]);
+        assert_eq!([found(0, 50, 10), found(0, 50, 9)], [(0, 50), (0, 0)]);
+        assert_eq!(found(30, 5, 10), (0, 5), "the scanners are ordinary, the robots are not");
+        let path = Options { by: By::Path, ..Options::default() };
+        assert_eq!(apart_kinds(&path, vec![Some(Kind::Robot); 40]), vec![None; 40]);
+    }
+
+    #[test]
     fn those_above_the_lowest_gap_are_outliers() {
         let of = |top: &[u64], rest: usize| {
             let mut all = vec![10; rest];
