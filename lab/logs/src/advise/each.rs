@@ -332,8 +332,8 @@ mod tests {
     use crate::policy::{PolicyReading, replay};
     use crate::read::Reading;
 
-    /// Thirty people log in three times, and read themselves and 25 users with a picture and a script
-    /// each; one logs in 150 times at once.
+    /// Thirty people log in three times, and read themselves and 25 users with a picture and a
+    /// script each; one logs in 150 times at once.
     fn guessed(folder: &tempfile::TempDir) -> PathBuf {
         let line = |client: u64, at: u64, path: &str| {
             format!("{{\"ip\":\"10.0.0.{client}\",\"ts\":{at},\"path\":\"{path}\"}}\n")
