@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
-use super::html::{NAME, POLICY, figure};
-use crate::chart::{page_colours, trade};
+use super::html::{NAME, figure, page};
+use crate::chart::trade;
 use crate::figure::{bytes, parts, plural, real, span};
 use tollgate_logs::advise::{
     Advice, AdvisedLimit, Busiest, BusyClient, CurvePoint, Group, Outlier, Why, WindowAdvice,
@@ -24,56 +24,37 @@ const PLACES: usize = 32;
 /// object of `--json` in the element `#results`. Like [`super::html`] it needs nothing else.
 #[must_use]
 pub fn advice_html(advice: &Advice) -> String {
-    let style = page_colours() + include_str!("page.css");
     let title = format!("A limit by {}", printable(advice.by.as_bytes(), NAME));
-    // Keys are fixed texts and values are plain, so writing cannot fail.
-    let json = serde_json::to_string(advice).unwrap_or_default().replace('<', "\\u003c");
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { (title) }
-                style { (PreEscaped(style)) }
-            }
-            body {
-                main {
-                    h1 { (advice.recommended.limit) }
-                    p class="lead" { (lead(advice)) }
-                    p { (advice.recommended.reason) }
-                    @if !advice.recommended.doubts.is_empty() {
-                        h2 { "Too little to rely on" }
-                        ul { @for doubt in &advice.recommended.doubts { li { (doubt) } } }
-                    }
-                    @if let Some(it) = &advice.checked {
-                        h2 {
-                            "In force: " (it.limit)
-                            @if it.holds { " held" } @else { " did not hold" }
-                        }
-                        (of_groups("Denied by the limit in force", &it.groups))
-                    }
-                    (figure(&trade(advice)))
-                    @if !advice.recommended.groups.is_empty() {
-                        h2 { "Who is denied" }
-                        (of_groups("Who is denied", &advice.recommended.groups))
-                    }
-                    @if !advice.rates.is_empty() { (of_rates(advice)) }
-                    h2 { "The busiest clients" }
-                    ul { @for client in &advice.busiest { li { (busy_client(client)) } } }
-                    p { (page_views(advice.page_views)) "." }
-                    @for window in &advice.windows { (of_window(window)) }
-                    h2 { "Facts that are not in the log" }
-                    ul { @for line in &advice.cannot_know { li { (line) } } }
-                    h2 { "The policy file" }
-                    pre { (advice.recommended.policy) }
-                }
-                script type="application/json" id="results" { (PreEscaped(json)) }
-            }
+    let body = html! {
+        p class="lead" { (lead(advice)) }
+        p { (advice.recommended.reason) }
+        @if !advice.recommended.doubts.is_empty() {
+            h2 { "Too little to rely on" }
+            ul { @for doubt in &advice.recommended.doubts { li { (doubt) } } }
         }
-    }
-    .into_string()
+        @if let Some(it) = &advice.checked {
+            h2 {
+                "In force: " (it.limit)
+                @if it.holds { " held" } @else { " did not hold" }
+            }
+            (of_groups("Denied by the limit in force", &it.groups))
+        }
+        (figure(&trade(advice)))
+        @if !advice.recommended.groups.is_empty() {
+            h2 { "Who is denied" }
+            (of_groups("Who is denied", &advice.recommended.groups))
+        }
+        @if !advice.rates.is_empty() { (of_rates(advice)) }
+        h2 { "The busiest clients" }
+        ul { @for client in &advice.busiest { li { (busy_client(client)) } } }
+        p { (page_views(advice.page_views)) "." }
+        @for window in &advice.windows { (of_window(window)) }
+        h2 { "Facts that are not in the log" }
+        ul { @for line in &advice.cannot_know { li { (line) } } }
+        h2 { "The policy file" }
+        pre { (advice.recommended.policy) }
+    };
+    page((&title, &advice.recommended.limit), &body, advice)
 }
 
 fn lead(advice: &Advice) -> String {

@@ -49,11 +49,16 @@ pub fn html(results: &Results) -> String {
         (groups(results))
         (made(results))
     };
-    page(&name(&results.name), &body, results)
+    let title = name(&results.name);
+    page((&title, &title), &body, results)
 }
 
-/// A page with this title, as title and heading, and an object as JSON in the element `#results`.
-pub(super) fn page(title: &str, body: &Markup, results: &impl Serialize) -> String {
+/// A page with this title and this heading, and an object as JSON in the element `#results`.
+pub(super) fn page(
+    (title, heading): (&str, &str),
+    body: &Markup,
+    results: &impl Serialize,
+) -> String {
     let style = page_colours() + include_str!("page.css");
     html! {
         (DOCTYPE)
@@ -67,7 +72,7 @@ pub(super) fn page(title: &str, body: &Markup, results: &impl Serialize) -> Stri
             }
             body {
                 main {
-                    h1 { (title) }
+                    h1 { (heading) }
                     (body)
                 }
                 script type="application/json" id="results" { (PreEscaped(json(results))) }

@@ -61,5 +61,5 @@ pub fn race_html(results: &RaceResults, seed: Option<u64>, json: &impl Serialize
             "All of them are in this file, as JSON in the element #results."
         }
     };
-    page(&title, &body, json)
+    page((&title, &title), &body, json)
 }

@@ -101,7 +101,7 @@ pub(super) fn advice(
         busiest: clients::busiest(traffic, scan),
         page_views: Busiest::of(
             scan.profiles.iter().map(|profile| profile.view),
-            &apart.first().cloned().unwrap_or_default(),
+            apart.first().map_or(&[][..], |it| it),
         ),
         rates: bursts.rates,
         recommended,

@@ -8,8 +8,8 @@
 
 use serde::Serialize;
 
-use super::scan::Sample;
-use super::{Go, Options, Progress, Step};
+use super::scan::{Sample, events};
+use super::{Go, Options};
 use crate::error::Error;
 use crate::read::Traffic;
 
@@ -24,9 +24,6 @@ const FEWEST_CLIENTS: usize = 20;
 
 /// The 95 % quantile of the normal distribution.
 const Z: f64 = 1.645;
-
-/// Events between two calls of the progress function.
-const BATCH_EVENTS: u64 = 8_192;
 
 /// How far a log supports the least burst that keeps to the share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -134,13 +131,9 @@ fn quarters(
     let part_us = (last_us - first_us) / PARTS as u64 + 1;
     let mut backlogs = vec![(0_u64, 0_u64); judged.sample.len()];
     let mut longest = vec![[0_u64; PARTS]; judged.sample.len()];
-    let total_events = traffic.ordered.len();
-    let mut events = 0;
-    for event in traffic.ordered.iter()? {
-        let event = event?;
-        if let Some(place) = judged.sample.place(&event)
-            && let (Some((now_us, at_us)), Some(longest)) =
-                (backlogs.get_mut(place), longest.get_mut(place))
+    events(traffic, judged.sample, go, |place, event| {
+        if let (Some((now_us, at_us)), Some(longest)) =
+            (backlogs.get_mut(place), longest.get_mut(place))
         {
             let added = u64::from(event.cost).saturating_mul(judged.step_us);
             *now_us = now_us.saturating_sub(event.at_us - *at_us).saturating_add(added);
@@ -151,11 +144,8 @@ fn quarters(
                 *longest = (*longest).max(*now_us);
             }
         }
-        events += 1;
-        if events % BATCH_EVENTS == 0 || events == total_events {
-            go(Progress { step: Step::Scan, events, total_events })?;
-        }
-    }
+        Ok(())
+    })?;
     let of_part = |part: usize| {
         let each = longest.iter().zip(judged.is_outlier).filter(|(_, is)| !**is);
         let units = |(all, _): (&[u64; PARTS], &bool)| all.get(part).copied().unwrap_or(0);

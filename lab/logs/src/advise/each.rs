@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::burst::{Buckets, Bursts};
 use super::each_policies::EachPolicies;
 use super::outliers::apart_kinds;
-use super::scan::Sample;
-use super::{Go, Options, Progress, Step, check};
+use super::scan::{Sample, events};
+use super::{Go, Options, check};
 use crate::describe::Kind;
 use crate::error::Error;
-use crate::event::{ClientId, Event};
+use crate::event::ClientId;
 use crate::parse::{By, joined, parts};
 use crate::read::Traffic;
 use crate::text;
@@ -21,9 +21,6 @@ const MOST: usize = 20;
 
 /// The values among which those are found that a condition can name.
 const TRIED: usize = 100;
-
-/// Events between two calls of the progress function.
-const BATCH_EVENTS: u64 = 8_192;
 
 /// A limit for each value of a field: the object of `advise --each --json`.
 #[derive(Debug, Clone, Serialize)]
@@ -112,6 +109,7 @@ pub fn advise_each(
     let mut requests = vec![0_u64; sample.len()];
     events(traffic, &sample, go, |place, _| {
         requests.get_mut(place).into_iter().for_each(|it| *it += 1);
+        Ok(())
     })?;
     let values = values(traffic, &requests, &ids, each.fields().len());
     let names = values.iter().map(|value| &value.name[..]);
@@ -135,6 +133,7 @@ pub fn advise_each(
             counted.last_us = event.at_us;
             counted.requests += 1;
         }
+        Ok(())
     })?;
     let kind = |it: &Counted| traffic.descriptions.as_ref()?.kind_of(&it.pairs);
     let kinds = apart_kinds(options, counted.iter().map(kind).collect());
@@ -220,26 +219,6 @@ impl<'t> Counting<'t> {
     }
 }
 
-/// Calls a function with each event of the sample and its dense number.
-fn events(
-    traffic: &Traffic,
-    sample: &Sample,
-    go: &mut Go<'_>,
-    mut each: impl FnMut(usize, &Event),
-) -> Result<(), Error> {
-    let total_events = traffic.ordered.len();
-    for (event, events) in traffic.ordered.iter()?.zip(1..) {
-        let event = event?;
-        if let Some(place) = sample.place(&event) {
-            each(place, &event);
-        }
-        if events % BATCH_EVENTS == 0 || events == total_events {
-            go(Progress { step: Step::Scan, events, total_events })?;
-        }
-    }
-    Ok(())
-}
-
 /// The values, those with the most requests first.
 fn values(traffic: &Traffic, requests: &[u64], ids: &[ClientId], fields: usize) -> Vec<Value> {
     let mut found: HashMap<Vec<u8>, Value> = HashMap::new();
@@ -305,7 +284,7 @@ fn denied(
     let mut denied = vec![0_u64; bounds.len()];
     let mut backlogs = vec![(0_u64, 0_u64); bounds.len()];
     events(traffic, sample, go, |place, event| {
-        let Some(place) = place_of.get(place).copied().flatten() else { return };
+        let Some(place) = place_of.get(place).copied().flatten() else { return Ok(()) };
         if let (Some((most_us, step_us)), Some((now_us, at_us)), Some(denied)) =
             (bounds.get(place), backlogs.get_mut(place), denied.get_mut(place))
         {
@@ -318,6 +297,7 @@ fn denied(
                 *denied += 1;
             }
         }
+        Ok(())
     })?;
     Ok(denied)
 }

@@ -202,6 +202,26 @@ fn leave(
     Ok(())
 }
 
+/// Calls a function with each event of the sample and its dense number.
+pub(super) fn events(
+    traffic: &Traffic,
+    sample: &Sample,
+    go: &mut Go<'_>,
+    mut each: impl FnMut(usize, &Event) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let total_events = traffic.ordered.len();
+    for (event, events) in traffic.ordered.iter()?.zip(1..) {
+        let event = event?;
+        if let Some(place) = sample.place(&event) {
+            each(place, &event)?;
+        }
+        if events % BATCH_EVENTS == 0 || events == total_events {
+            go(Progress { step: Step::Scan, events, total_events })?;
+        }
+    }
+    Ok(())
+}
+
 /// The result of the pass.
 pub(super) struct Scan {
     pub(super) profiles: Vec<Profile>,
@@ -225,28 +245,16 @@ impl Scan {
         let mut profiles = vec![fresh; sample.len()];
         let windows = periods.iter().map(|periods| Counting::new(traffic, sample.len(), *periods));
         let mut windows = windows.collect::<Result<Vec<_>, Error>>()?;
-        let total_events = traffic.ordered.len();
-        let mut events = 0;
-        for event in traffic.ordered.iter()? {
-            let event = event?;
-            if let Some(place) = sample.place(&event)
-                && let Some(profile) = profiles.get_mut(place)
-            {
-                let total = profile.units;
-                if let Some(buckets) = buckets.get_mut(place) {
-                    // The first request finds an empty backlog, whatever the time.
-                    buckets.count(u64::from(event.cost), event.at_us - profile.last_us);
-                }
-                profile.count(&event);
-                for window in &mut windows {
-                    window.count(sample, &event, (place, total))?;
-                }
+        events(traffic, sample, go, |place, event| {
+            let Some(profile) = profiles.get_mut(place) else { return Ok(()) };
+            let total = profile.units;
+            if let Some(buckets) = buckets.get_mut(place) {
+                // The first request finds an empty backlog, whatever the time.
+                buckets.count(u64::from(event.cost), event.at_us - profile.last_us);
             }
-            events += 1;
-            if events % BATCH_EVENTS == 0 || events == total_events {
-                go(Progress { step: Step::Scan, events, total_events })?;
-            }
-        }
+            profile.count(event);
+            windows.iter_mut().try_for_each(|it| it.count(sample, event, (place, total)))
+        })?;
         let done = |it: Counting<'_>| Window { period_us: it.period_us, busy: it.busy };
         Ok(Self { profiles, buckets, windows: windows.into_iter().map(done).collect() })
     }
