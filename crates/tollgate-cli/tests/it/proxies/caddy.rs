@@ -59,7 +59,8 @@ fn without_the_service_pages_are_closed() {
     let Some(mut setup) = Setup::unchanged::<Caddy>() else { return };
     setup.kill_service();
     for _ in 0..3 {
-        assert_eq!(setup.ask(Client(1), "GET /").status, 502);
+        let answer = setup.ask(Client(1), "GET /");
+        assert_eq!(answer.status, 502, "{answer:?}");
     }
     assert_eq!(setup.pages.visits(), 0);
 }

@@ -275,8 +275,11 @@ fn a_rolling_restart_of_two_replicas_fails_nobody() {
     let flags = ["--linger", "2s", "--envoy-config", rules.to_str().unwrap()];
     let Some(mut replicas) = Replicas::start("", &flags) else { return };
     let pages = Pages::open();
-    // So that a question without an answer is seen.
-    let closed = [("failure_mode_deny: false", "failure_mode_deny: true")];
+    // So that a question without an answer is seen, and one that a busy machine answers late is not.
+    let closed = [
+        ("failure_mode_deny: false", "failure_mode_deny: true"),
+        ("timeout: 0.1s", "timeout: 10s"),
+    ];
     let text = replaced(with_second("envoy/envoy.yaml", &replicas), &closed);
     let at = [pages.address, replicas.address(0), replicas.grpc[0]];
     let (envoy, _running) = before(&program, &replicas.place, &text, at);

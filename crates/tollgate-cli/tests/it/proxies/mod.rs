@@ -49,6 +49,9 @@ trait Proxy {
     /// More words for replicas that restart, as the example says.
     const LINGER: &'static [&'static str] = &[];
 
+    /// The most connections to the service over which it asks 40 questions, one after the other.
+    const KEPT: usize = 1;
+
     /// The example for other addresses, in this folder, and the command that runs it.
     fn command(program: &Path, example: &str, at: &Places<'_>) -> Command;
 
@@ -129,8 +132,14 @@ impl Setup {
 
     /// Asks until it is refused, at most twice the limit: how many were admitted.
     fn admitted(&self, client: Client, requests: &[&str]) -> usize {
-        let asked = (0..10).map(|turn| self.ask(client, requests[turn % requests.len()]).status);
-        asked.take_while(|status| *status == 200).count()
+        let mut asked = (0..10).map(|turn| self.ask(client, requests[turn % requests.len()]));
+        let refused = asked.position(|answer| {
+            if answer.status != 200 {
+                println!("the first that was not admitted: {answer:?}");
+            }
+            answer.status != 200
+        });
+        refused.unwrap_or(10)
     }
 
     fn kill_service(&mut self) {

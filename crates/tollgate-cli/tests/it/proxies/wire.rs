@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -193,50 +193,55 @@ impl Pages {
 /// A tap between a proxy and the service: the number of connections, and the questions.
 pub(crate) struct Tap {
     pub(crate) address: SocketAddr,
-    connections: Arc<Mutex<usize>>,
-    asked: Arc<Mutex<Vec<u8>>>,
+    /// What came over each connection.
+    asked: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Tap {
     pub(crate) fn before(service: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let tap = Self { address, connections: Arc::default(), asked: Arc::default() };
-        let (connections, asked) = (Arc::clone(&tap.connections), Arc::clone(&tap.asked));
+        let tap = Self { address, asked: Arc::default() };
+        let asked = Arc::clone(&tap.asked);
         thread::spawn(move || {
-            for proxy in listener.incoming().flatten() {
-                *connections.lock().unwrap() += 1;
+            for (place, proxy) in listener.incoming().flatten().enumerate() {
+                asked.lock().unwrap().push(Vec::new());
                 // An unreachable service is not there: the proxy sees its connection closed.
                 let Ok(service) = TcpStream::connect(service) else { continue };
                 let back = (service.try_clone().unwrap(), proxy.try_clone().unwrap());
                 let asked = Arc::clone(&asked);
-                thread::spawn(move || pour(proxy, service, Some(&asked)));
+                thread::spawn(move || pour(proxy, service, Some((&asked, place))));
                 thread::spawn(move || pour(back.0, back.1, None));
             }
         });
         tap
     }
 
+    /// The connections over which it asked. Checks of health have connections of their own.
     pub(crate) fn connections(&self) -> usize {
-        *self.connections.lock().unwrap()
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|it| !it.is_empty() && !it.starts_with(b"GET /readyz ")).count()
     }
 
     /// Everything that the proxy has sent, in small letters.
     pub(crate) fn asked(&self) -> String {
-        let asked: MutexGuard<'_, Vec<u8>> = self.asked.lock().unwrap();
+        let asked = self.asked.lock().unwrap().concat();
         String::from_utf8_lossy(&asked).to_ascii_lowercase()
     }
 }
 
-fn pour(mut from: TcpStream, mut to: TcpStream, copy: Option<&Mutex<Vec<u8>>>) -> io::Result<()> {
+/// Where a tap keeps what one of its connections carries.
+type Copied<'a> = (&'a Mutex<Vec<Vec<u8>>>, usize);
+
+fn pour(mut from: TcpStream, mut to: TcpStream, copy: Option<Copied<'_>>) -> io::Result<()> {
     let mut some = [0; 4_096];
     loop {
         let length = read_some(&mut from, &mut some)?;
         if length == 0 {
             return to.shutdown(Shutdown::Write);
         }
-        if let Some(copy) = copy {
-            copy.lock().unwrap().extend_from_slice(&some[..length]);
+        if let Some((asked, place)) = copy {
+            asked.lock().unwrap()[place].extend_from_slice(&some[..length]);
         }
         to.write_all(&some[..length])?;
     }
