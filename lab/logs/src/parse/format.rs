@@ -14,7 +14,7 @@ pub enum Format {
     Json,
     /// Columns whose names are the first line, with `,`, `;` or tabs between them.
     Csv,
-    /// Columns whose names are on a line `#Fields:`, as IIS and CloudFront write them.
+    /// Columns whose names are on a line `#Fields:`, as IIS, CloudFront and Zeek write them.
     W3c,
     /// Application Load Balancers of AWS.
     Alb,

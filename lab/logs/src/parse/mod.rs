@@ -222,7 +222,8 @@ impl Parser {
     /// common or combined one.
     fn parse_text<'a>(&mut self, line: &'a [u8]) -> Result<Option<Parsed<'a>>, Reason> {
         if let Some(directive) = line.strip_prefix(b"#") {
-            if let Some(names) = directive.strip_prefix(b"Fields:") {
+            let zeek = || directive.strip_prefix(b"fields\t");
+            if let Some(names) = directive.strip_prefix(b"Fields:").or_else(zeek) {
                 self.header = Some(Table::of_directive(names, &self.columns, &self.hints));
             }
             return Ok(None);

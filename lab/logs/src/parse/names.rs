@@ -6,7 +6,7 @@ pub(super) const CLF_FIELDS: [&str; 8] =
     ["method", "status", "bytes", "referer", "agent", "host", "vhost", "x_forwarded_for"];
 
 /// The client's address.
-pub const CLIENT: [&str; 30] = [
+pub const CLIENT: [&str; 31] = [
     "remote_addr", // nginx
     "client_ip",
     "ip",
@@ -37,6 +37,7 @@ pub const CLIENT: [&str; 30] = [
     "c-ip",                                   // W3C: IIS, CloudFront
     "remote_address",
     "req.remoteAddress", // pino
+    "id.orig_h",         // Zeek
 ];
 
 /// The addresses that proxies saw, the nearest proxy's last.
@@ -198,7 +199,7 @@ pub const REFERER: [&str; 9] = [
 ];
 
 /// The size of the answer.
-pub const BYTES: [&str; 13] = [
+pub const BYTES: [&str; 14] = [
     "bytes",
     "body_bytes_sent",
     "bytes_sent",
@@ -212,6 +213,7 @@ pub const BYTES: [&str; 13] = [
     "responseLength",
     "sc-bytes",
     "response_bytes",
+    "response_body_len", // Zeek
 ];
 
 /// A line of a log inside of another one: Docker, journald, shippers.

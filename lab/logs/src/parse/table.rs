@@ -158,11 +158,11 @@ impl Table {
         Self { format, split, names, time, client, forwarded, columns, needed }
     }
 
-    /// The columns that a line `#Fields:` names.
+    /// The columns that a line `#Fields:` names, or `#fields` of Zeek.
     pub(super) fn of_directive(text: &[u8], columns: &[Column], hints: &Hints) -> Self {
         let names = String::from_utf8_lossy(text);
         let names: Vec<String> = names.split_ascii_whitespace().map(str::to_owned).collect();
-        // CloudFront writes tabs, IIS blanks.
+        // CloudFront and Zeek write tabs, IIS blanks.
         Self::new(Format::W3c, Split::Blanks, names, columns, hints)
     }
 

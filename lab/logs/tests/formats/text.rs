@@ -351,7 +351,7 @@ const FIXED: [Line; 8] = [
 type Headed = (&'static str, Lacks, &'static str, fn(&Request) -> String);
 
 /// Columns whose names are in the log.
-const HEADED: [Headed; 9] = [
+const HEADED: [Headed; 10] = [
     ("IIS", Agent, IIS, |it| {
         format!(
             "{} {} 10.0.0.7 {} {} - 443 - {} {} {} 0 0 12",
@@ -380,6 +380,10 @@ const HEADED: [Headed; 9] = [
             "-",
         ]
         .join("\t")
+    }),
+    ("Zeek", Nothing, ZEEK, |it| {
+        let time = format!("{}.000000", it.epoch_s());
+        [&time, "CyIaMO7", &it.client, it.method(), it.target(), &it.agent, &it.status].join("\t")
     }),
     ("CSV", Nothing, "time,client_ip,method,path,status,user_agent", |it| {
         let agent = it.agent.replace('"', "\"\"");
@@ -436,6 +440,9 @@ const HEADED: [Headed; 9] = [
 const IIS: &str = "#Software: Microsoft Internet Information Services\n#Version: 1.0\n#Fields: \
                    date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip \
                    cs(User-Agent) sc-status sc-substatus sc-win32-status time-taken";
+
+const ZEEK: &str = "#separator \\x09\n#path\thttp\n#fields\tts\tuid\tid.orig_h\tmethod\turi\t\
+                    user_agent\tstatus_code\n#types\ttime\tstring\taddr\tstring\tstring\tstring\tcount";
 
 const CLOUDFRONT: &str = "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip \
                           cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query";

@@ -275,7 +275,7 @@ fn a_rolling_restart_of_two_replicas_fails_nobody() {
     let flags = ["--linger", "2s", "--envoy-config", rules.to_str().unwrap()];
     let Some(mut replicas) = Replicas::start("", &flags) else { return };
     let pages = Pages::open();
-    // So that a question without an answer is seen, and one that a busy machine answers late is not.
+    // So that a question without an answer is seen, and one that is answered late is not.
     let closed = [
         ("failure_mode_deny: false", "failure_mode_deny: true"),
         ("timeout: 0.1s", "timeout: 10s"),

@@ -193,7 +193,7 @@ impl Pages {
 /// A tap between a proxy and the service: the number of connections, and the questions.
 pub(crate) struct Tap {
     pub(crate) address: SocketAddr,
-    /// What came over each connection.
+    /// The bytes that came over each connection.
     asked: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
