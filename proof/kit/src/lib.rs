@@ -15,6 +15,7 @@
 //!
 //! - [`conformance`] is the kit for authors of a store: each case is a separate test.
 //! - [`history`] decides which promises a recorded run kept, from its calls and faults alone.
+//! - [`judge`] asks any limiter through a driver, and finds which promises it keeps.
 //! - [`oracle`] is a slow and obvious implementation of every strategy, written from
 //!   `docs/definitions.md` alone, with exact fractions.
 //! - [`vectors`] has time lines as data: the questions with their times, and the expected answers.
@@ -27,6 +28,7 @@ struct Readme;
 
 pub mod conformance;
 pub mod history;
+pub mod judge;
 pub mod oracle;
 mod random;
 pub mod vectors;

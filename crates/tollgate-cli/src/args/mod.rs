@@ -5,10 +5,13 @@ mod advise;
 mod config;
 mod counts;
 mod diff;
+mod explain;
 mod hash_key;
 mod health;
 mod help;
 mod holds;
+#[cfg(feature = "judge")]
+mod judge;
 mod lab;
 mod output;
 mod queue;
@@ -30,10 +33,13 @@ pub(crate) use advise::{Advise, Outliers};
 pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
 pub(crate) use counts::{StoreArgs, SubjectArgs};
 pub(crate) use diff::Diff;
+pub(crate) use explain::Explain;
 pub(crate) use hash_key::HashKey;
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use holds::{Commit, Reserve};
+#[cfg(feature = "judge")]
+pub(crate) use judge::{Judge, PromiseArg, TimeUnit};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use output::OutputArgs;
 pub(crate) use queue::{
@@ -273,6 +279,22 @@ Secrets come from the environment, so that no process list shows them:
     /// Each command prints a table and its findings; `--report FILE` writes a page with pictures.
     #[command(subcommand, after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
     Lab(Lab),
+    /// Judge any limiter: ask it awkward questions, and find which promises it keeps
+    ///
+    /// Asks over HTTP, the Redis protocol, a script on a Redis, or the JSON lines of a program, and
+    /// holds the answers to the limit. Exits with 0 when every promise was kept, 1 when one is
+    /// broken, 2 on wrong usage or when the limiter cannot be asked. It floods the limiter with
+    /// questions, so only this machine is asked unless another is named. For the drivers and the
+    /// meaning of each verdict, see `tollgate help judge`.
+    #[cfg(feature = "judge")]
+    #[command(after_help = "Example: tollgate judge -l \"10/s via gcra\" --resp 127.0.0.1:6379 \\
+           --ask \"CL.THROTTLE {subject} 9 10 1 {cost}\"")]
+    #[command(after_long_help = "Examples:
+  tollgate judge -l \"10/s via gcra\" --command \"python3 driver.py\"
+  tollgate judge -l \"10/s\" --http \"http://127.0.0.1:8080/?user={subject}\"
+  tollgate judge -l \"5/10s via fixed_window\" --redis 127.0.0.1:6379 --script limit.lua \\
+                 --ask \"1 {subject} 5 10\" --allowed item:0=1 --report report.html")]
+    Judge(Box<Judge>),
     /// Use a bounded queue, whose workers set the pace
     ///
     /// Strategies limit by time; a queue does not. It accepts a job while fewer jobs wait than its
@@ -429,31 +451,6 @@ pub(crate) struct Credit {
 
     #[command(flatten)]
     pub(crate) place: StoreArgs,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Explain {
-    /// A limit, such as `10/s`; several as arguments or joined by `,`
-    #[arg(required = true, value_name = "LIMIT")]
-    pub(crate) limits: Vec<String>,
-
-    /// The strategy of limits without `via`
-    #[arg(long, value_name = "NAME", value_parser = strategies())]
-    pub(crate) strategy: Option<String>,
-
-    /// Also what a node admits while the store is away, by this share: `25 %`, `1/4`
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) local: Option<String>,
-
-    /// The number of nodes that do so; without `--local` each has an equal share. Also for the
-    /// bound of a lease, which is that of one node without it
-    #[arg(long, value_name = "NUMBER")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) nodes: Option<u32>,
 
     /// Print one JSON object
     #[arg(long)]

@@ -39,6 +39,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "holds": "reserve and commit, and how many at once",
     "identity": "who a client is: addresses, proxies, paths",
     "image": "the container image",
+    "judge": "a judge for any limiter: drivers, verdicts",
     "keys": "names and formats of keys on Redis",
     "kubernetes": "on Kubernetes: the chart, Kustomize, an example with Envoy",
     "lab": "compare strategies on traffic",

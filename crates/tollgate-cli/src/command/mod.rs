@@ -18,6 +18,8 @@ mod health;
 pub(crate) mod help;
 mod hold;
 mod import;
+#[cfg(feature = "judge")]
+mod judge;
 mod lab;
 mod local_share;
 mod log;
@@ -52,6 +54,8 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Replay(args) => replay::replay(&args, out),
         Command::Diff(args) => diff::diff(&args, out),
         Command::Lab(args) => lab::lab(&args, out),
+        #[cfg(feature = "judge")]
+        Command::Judge(args) => judge::judge(&args, out),
         Command::Queue(args) => queue::queue(&args, out),
         Command::Scripts(args) => scripts::scripts(&args, out),
         Command::Doctor(args) => doctor::doctor(&args, out),

@@ -28,6 +28,7 @@ mod health;
 mod help;
 mod holding;
 mod image;
+mod judging;
 mod lab;
 mod lab_report;
 mod languages;

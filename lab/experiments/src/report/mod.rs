@@ -6,12 +6,14 @@ mod html;
 mod measure;
 mod paragraph;
 mod race;
+mod tables;
 mod text;
 
 pub use crate::figure::{bytes, span};
 pub use advice::{advice_curve, advice_html, group_name, outliers, page_views};
 pub use html::html;
 pub use race::{race_html, race_in_words};
+pub use tables::{Section, tables_html};
 pub use text::text;
 
 use crate::experiment::results::{

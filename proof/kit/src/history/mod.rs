@@ -83,7 +83,7 @@ pub use holding::{HoldCall, HoldStep, Place, Renewing, Settling};
 pub use record::{
     Bounds, Call, CallOutcome, Fault, FaultKind, History, QueueCall, QueueStep, RecordedCount,
 };
-pub use report::{Finding, Promise, Report, Verdict};
+pub use report::{Finding, Promise, Report, Verdict, Wrong};
 pub use text::HistoryError;
 
 /// Decides which promises a history kept.
@@ -165,6 +165,7 @@ impl<'p, 'h> Group<'p, 'h> {
             };
             let reason = format!("call {}: expected {}", violation.call, violation.expected);
             report.worsen(Promise::Exact, Verdict::Broken, &reason, &mut part);
+            report.answer_is_wrong(violation.wrong);
             for &promise in &violation.promises {
                 report.worsen(promise, Verdict::Broken, &reason, &mut part);
             }

@@ -6,7 +6,7 @@ use crate::oracle::Rule;
 
 use super::plan::{Plan, Planned, Role, by_store_time};
 use super::record::{Bounds, CallOutcome};
-use super::report::Promise;
+use super::report::{Promise, Wrong};
 use super::track::{Doubt, Doubted, Judged, Track};
 
 /// On which side of the definitions an answer is.
@@ -25,6 +25,8 @@ pub(super) struct Violation {
     pub(super) side: Side,
     /// The answer by the definitions, in words.
     pub(super) expected: String,
+    /// Which part of the answer is wrong.
+    pub(super) wrong: Wrong,
     /// The promises that this breaks beside the exact answer.
     pub(super) promises: Vec<Promise>,
 }
@@ -74,7 +76,10 @@ pub(super) fn replay(plan: &Plan<'_>, calls: &[&Planned<'_>], bounds: &Bounds) -
                 })
             };
             let on_denials = |doubt: &Doubt| tells_before || *doubt != Doubt::Twice;
-            Doubt::ALL.into_iter().filter(on_denials).filter(explains).collect()
+            // Of one limit nothing is charged in part.
+            let several = calls.iter().any(|planned| planned.asked.len() > 1);
+            let possible = |doubt: &Doubt| several || *doubt != Doubt::Partial;
+            Doubt::ALL.into_iter().filter(on_denials).filter(possible).filter(explains).collect()
         };
         let mut explained = explaining(true);
         if explained.is_empty() {
@@ -210,11 +215,11 @@ impl<'p, 'h> Replay<'p, 'h> {
             return true;
         }
         let view = View::new(planned, &judged);
-        if let Some((side, expected)) = self.compare(planned, now_us, &view) {
+        if let Some((side, wrong, expected)) = self.compare(planned, now_us, &view) {
             let promises =
                 if side == Side::Below { self.blame(planned, now_us, &view) } else { vec![] };
             let call = planned.call.id;
-            self.found.violation = Some(Violation { call, side, expected, promises });
+            self.found.violation = Some(Violation { call, side, expected, wrong, promises });
             return false;
         }
         self.found.exact.checked += u64::from(view.is_decided());
@@ -270,20 +275,21 @@ impl<'p, 'h> Replay<'p, 'h> {
         planned.asked.iter().map(|asked| self.tracks.get(&asked.track).map(judge)).collect()
     }
 
-    /// Whether the answer is outside of the definitions, on which side, and the answer by the
-    /// definitions.
+    /// Whether the answer is outside of the definitions: on which side, with which part, and the
+    /// answer by the definitions.
     fn compare(
         &self,
         planned: &Planned<'_>,
         now_us: u64,
         view: &View<'_>,
-    ) -> Option<(Side, String)> {
+    ) -> Option<(Side, Wrong, String)> {
+        let decision = |side, expected| Some((side, Wrong::Decision, expected));
         let never = planned.asked.iter().any(|asked| asked.capacity < planned.call.cost);
         let (lower, upper) = (view.lower_admits(), view.upper_admits());
         let [least, most] = view.left();
         match planned.call.outcome {
             CallOutcome::Allowed { .. } if !lower => {
-                Some((Side::Above, format!("denied: at most {most} remained")))
+                decision(Side::Above, format!("denied: at most {most} remained"))
             }
             CallOutcome::Allowed { remaining: Some(told) } => {
                 let cost = planned.call.cost;
@@ -291,10 +297,10 @@ impl<'p, 'h> Replay<'p, 'h> {
                 outside(told, range)
             }
             CallOutcome::Denied { .. } if upper => {
-                Some((Side::Below, format!("allowed: at least {least} remained")))
+                decision(Side::Below, format!("allowed: at least {least} remained"))
             }
-            CallOutcome::Denied { .. } if never => Some((Side::Below, "never".to_owned())),
-            CallOutcome::Never if !never => Some((Side::Below, "not yet, or allowed".to_owned())),
+            CallOutcome::Denied { .. } if never => decision(Side::Below, "never".to_owned()),
+            CallOutcome::Never if !never => decision(Side::Below, "not yet, or allowed".to_owned()),
             CallOutcome::Denied { .. } if self.mistake.is_some_and(|it| !it.tells_before) => None,
             CallOutcome::Denied { retry_after_us, remaining } => remaining
                 .and_then(|told| outside(told, [least, most]))
@@ -304,7 +310,12 @@ impl<'p, 'h> Replay<'p, 'h> {
     }
 
     /// Whether a wait is the shortest one, where the use is certain.
-    fn wait(&self, planned: &Planned<'_>, now_us: u64, told_us: u64) -> Option<(Side, String)> {
+    fn wait(
+        &self,
+        planned: &Planned<'_>,
+        now_us: u64,
+        told_us: u64,
+    ) -> Option<(Side, Wrong, String)> {
         let tracks: Option<Vec<&Track>> =
             planned.asked.iter().map(|asked| self.tracks.get(&asked.track)).collect();
         let tracks = tracks.filter(|tracks| tracks.iter().all(|track| track.is_certain()))?;
@@ -312,10 +323,10 @@ impl<'p, 'h> Replay<'p, 'h> {
         let admitted =
             |wait_us| tracks.iter().all(|track| track.admits_after(now_us, wait_us, cost));
         if !admitted(told_us) {
-            return Some((Side::Above, format!("a wait longer than {told_us} us")));
+            return Some((Side::Above, Wrong::Wait, format!("a wait longer than {told_us} us")));
         }
         let earlier = told_us.checked_sub(1).filter(|&earlier| admitted(earlier))?;
-        Some((Side::Below, format!("a wait of at most {earlier} us")))
+        Some((Side::Below, Wrong::Wait, format!("a wait of at most {earlier} us")))
     }
 
     /// Which promise explains that less was given: the only kind of doubted charge that fits. Where
@@ -337,6 +348,10 @@ impl<'p, 'h> Replay<'p, 'h> {
         };
         suspects.push(Doubted { doubt: own, cost: planned.call.cost });
         let missing = left.saturating_sub(told);
+        // With nothing missing no charge is the reason.
+        if missing == 0 {
+            return Vec::new();
+        }
         // `remaining` is never below 0: more may be missing then.
         let all_gone = told == 0;
         let fits = |kind: &Doubt| {
@@ -406,15 +421,15 @@ fn track(
 }
 
 /// Whether a `remaining` is outside of a range.
-fn outside(told: u64, [least, most]: [u64; 2]) -> Option<(Side, String)> {
+fn outside(told: u64, [least, most]: [u64; 2]) -> Option<(Side, Wrong, String)> {
     let expected = || match least == most {
         true => format!("{least} remaining"),
         false => format!("{least} to {most} remaining"),
     };
     if told > most {
-        Some((Side::Above, expected()))
+        Some((Side::Above, Wrong::Remaining, expected()))
     } else if told < least {
-        Some((Side::Below, expected()))
+        Some((Side::Below, Wrong::Remaining, expected()))
     } else {
         None
     }

@@ -69,6 +69,18 @@ pub enum Verdict {
     Broken,
 }
 
+/// The part of an answer that is wrong.
+#[allow(clippy::exhaustive_enums, reason = "an answer has these parts")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wrong {
+    /// Whether it was admitted, for now or for ever.
+    Decision,
+    /// The remaining units.
+    Remaining,
+    /// The wait.
+    Wait,
+}
+
 /// The finding about one promise.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +95,8 @@ pub struct Finding {
     pub places: u64,
     /// The violation, or the reason why it is not decided. Empty when it held.
     pub reason: String,
+    /// Of [`Promise::Exact`], the part of the answer that is wrong, where one answer shows it.
+    pub wrong: Option<Wrong>,
     /// On [`Verdict::Broken`], the smallest part that shows it.
     pub part: History,
 }
@@ -95,6 +109,7 @@ impl Finding {
             checked: 0,
             places: 0,
             reason: String::new(),
+            wrong: None,
             part: History::default(),
         }
     }
@@ -171,6 +186,13 @@ impl Report {
         }
     }
 
+    /// Records which part of an answer is wrong: that of the finding that stands.
+    pub(super) fn answer_is_wrong(&mut self, wrong: Wrong) {
+        if let Some(finding) = self.of(Promise::Exact) {
+            finding.wrong.get_or_insert(wrong);
+        }
+    }
+
     /// A promise without any check does not count as kept.
     pub(super) fn close(&mut self) {
         for finding in &mut self.findings {
@@ -194,7 +216,7 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
-            let Finding { promise, verdict, checked, places, reason, part } = finding;
+            let Finding { promise, verdict, checked, places, reason, part, .. } = finding;
             writeln!(f, "{:<22} {verdict:<8} {checked} of {places} checked", promise.name())?;
             if !reason.is_empty() {
                 writeln!(f, "  {reason}")?;

@@ -44,7 +44,7 @@ pub(crate) enum Mistake {
 type Case = fn(&Maker);
 
 /// Makes stores with a mistake.
-pub(crate) struct Maker(Mistake);
+pub(crate) struct Maker(pub(crate) Mistake);
 
 impl conformance::StoreMaker for Maker {
     type Store = Wrapped;

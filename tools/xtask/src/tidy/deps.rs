@@ -49,6 +49,8 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "tollgate-stores",
             "tollgate-logs",
             "tollgate-policy",
+            // `tollgate judge` is the history checker, for limiters that are not ours.
+            KIT,
             "tollgate-queue",
             "tollgate-server",
             "tollgate-tower",
@@ -109,6 +111,9 @@ const TESTBED: &str = "tollgate-testbed";
 
 /// The crates that are not shipped, and may use both outside of their tests.
 const TOOLS: [&str; 3] = ["tollgate-bench", "tollgate-faults", TESTBED];
+
+/// The one shipped crate that may use the kit outside of its tests, and not the testbed.
+const JUDGE: &str = CLI;
 
 /// Nobody uses it: it is a program.
 const CLI: &str = "tollgate-cli";
@@ -198,7 +203,11 @@ fn find_direction(package: &Package, name: &str, dev: bool, allowed: bool) -> Op
     let user = &package.name;
     if name == CLI {
         Some(format!("`{user}` uses `{CLI}`, a program; nobody depends on it"))
-    } else if [KIT, TESTBED].contains(&name) && !dev && !TOOLS.contains(&user.as_str()) {
+    } else if [KIT, TESTBED].contains(&name)
+        && !dev
+        && !TOOLS.contains(&user.as_str())
+        && (user.as_str(), name) != (JUDGE, KIT)
+    {
         Some(format!("`{user}` uses `{name}` outside of dev-dependencies"))
     } else if !dev && !allowed {
         Some(format!("`{user}` may not depend on `{name}` (tools/xtask/src/tidy/deps.rs, MAY_USE)"))
@@ -249,7 +258,7 @@ mod tests {
             ("tollgate-sqlite", "tollgate-logs", false),
             ("tollgate-logs", "tollgate-experiments", false),
             ("tollgate-logs", "tollgate-proof", false),
-            ("tollgate-cli", "tollgate-proof", false),
+            ("tollgate-server", "tollgate-proof", false),
             ("tollgate-cli", TESTBED, false),
             (KIT, TESTBED, false),
             ("tollgate-proof", "tollgate-cli", true),
@@ -266,6 +275,7 @@ mod tests {
     fn right_directions_are_not() {
         for (user, name, dev) in [
             ("tollgate-cli", "tollgate-logs", false),
+            ("tollgate-cli", KIT, false),
             ("tollgate-sqlite", "tollgate", false),
             ("tollgate", "tollgate-proof", true),
             ("tollgate-cli", TESTBED, true),
