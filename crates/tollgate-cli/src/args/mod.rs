@@ -24,7 +24,6 @@ use std::ffi::OsString;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use strategy::strategies;
 
 pub(crate) use admin::{
     Admin, AdminAction, AdminCount, AdminService, CreditArgs, RulingArgs, RulingTarget, Top, TopBy,

@@ -197,7 +197,15 @@ impl<'d> Session<'d> {
             },
             (None, _) => self.options.limits.clone(),
         };
-        let returned = reply.outcome != CallOutcome::Unknown || self.able.clock;
+        let capacity = limits.limits().iter().map(tollgate::Limit::capacity).min();
+        let outcome = match reply.outcome {
+            // Most protocols have no word for *never*: a denial without a wait may mean it.
+            CallOutcome::Denied { retry_after_us: None, .. } if Some(cost) > capacity => {
+                CallOutcome::Never
+            }
+            other => other,
+        };
+        let returned = outcome != CallOutcome::Unknown || self.able.clock;
         self.phase.history.calls.push(Call {
             id: ask.id,
             client: format!("c{}", ask.client),
@@ -207,7 +215,7 @@ impl<'d> Session<'d> {
             cost,
             request: ask.request.clone(),
             decided_us: reply.decided_us,
-            outcome: reply.outcome,
+            outcome,
         });
     }
 }

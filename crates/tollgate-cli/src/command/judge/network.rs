@@ -165,10 +165,12 @@ impl<P: Protocol> Driver for Network<P> {
             for client in 0..flood.clients {
                 let shared = Arc::clone(&self.shared);
                 let mut connection = connections.remove(&client);
-                let (ask, until_us) = (Ask { client, ..flood.ask.clone() }, flood.until_us);
+                let (mut ask, until_us) = (Ask { client, ..flood.ask.clone() }, flood.until_us);
                 running.spawn(async move {
                     let mut replies = Vec::new();
                     while replies.len() < each {
+                        // Each is a question of its own, also by its request id.
+                        ask.id = u64::try_from(client * each + replies.len()).unwrap_or(0);
                         let reply = shared.ask(&mut connection, &ask).await?;
                         let is_over = reply.returned_us >= until_us;
                         replies.push(reply);

@@ -59,7 +59,7 @@ impl Written {
 
 /// A template with its values.
 pub(super) fn filled(template: &str, ask: &Ask, written: Written) -> String {
-    let id = ask.request.clone().unwrap_or_else(|| format!("judge-{}", ask.id));
+    let id = ask.request.clone().unwrap_or_else(|| format!("{}-{}", ask.subject, ask.id));
     template
         .replace("{cost}", &ask.cost.to_string())
         .replace("{id}", &written.of(&id))

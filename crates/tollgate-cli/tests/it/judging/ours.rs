@@ -15,7 +15,7 @@ const LIMITS: [&str; 6] = [
     "5/200ms via fixed_window",
     "5/200ms via sliding_log",
     "5/200ms precision 20ms via sliding_window",
-    "1/100ms via uniform, 4/500ms anchor first-hit via fixed_window",
+    "3/100ms via gcra, 8/500ms anchor first-hit via fixed_window",
 ];
 
 /// Judges a service by HTTP or by the Redis protocol.
@@ -69,7 +69,7 @@ fn on(store: &str, cases: &[(usize, bool)]) {
 
 #[test]
 fn none_of_ours_in_memory_is_called_broken() {
-    on("memory:", &[(0, true), (2, false), (5, false)]);
+    on("memory://", &[(0, true), (2, false), (5, false)]);
 }
 
 #[test]
