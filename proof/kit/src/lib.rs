@@ -31,6 +31,7 @@ pub mod history;
 pub mod judge;
 pub mod oracle;
 mod random;
+pub mod steps;
 pub mod vectors;
 
 pub use random::Random;

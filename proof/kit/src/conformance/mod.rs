@@ -52,7 +52,7 @@ mod world;
 use tollgate::{Keeps, ManualClock, Store};
 
 pub use hold_histories::hold_history;
-pub use mixed::{Difference, FAMILIES, least_difference, mixed_history};
+pub use mixed::{Difference, FAMILIES, every_history, least_difference, mixed_history};
 pub use world::{SMALL, block_on, rule_of};
 
 /// Makes empty stores on a clock of the kit. Any `Fn(ManualClock) -> impl Store` is one.

@@ -114,6 +114,15 @@ impl Events {
         }
     }
 
+    /// Moves every event by so many microseconds. Those of one time, which no question tells apart,
+    /// become one.
+    pub(super) fn shift(&mut self, by: i128) {
+        let list = std::mem::take(&mut self.list);
+        for event in list {
+            self.record_merged(event.time + by, event.cost);
+        }
+    }
+
     /// Forgets the events that nothing is left of, and adds up the totals again.
     fn tidy(&mut self) {
         self.list.retain(|event| event.cost > 0);

@@ -8,6 +8,7 @@ mod counting;
 mod judge;
 mod line;
 mod names;
+mod relative;
 
 use names::Names;
 pub use names::{Ended, NameSays};

@@ -19,8 +19,8 @@ pub(super) struct Greedy {
 /// A backlog of `parts` at the time `as_of`, when it was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backlog {
-    parts: i128,
-    as_of: i128,
+    pub(super) parts: i128,
+    pub(super) as_of: i128,
 }
 
 impl Greedy {
@@ -106,8 +106,8 @@ pub(super) struct Interval {
 /// `units` were missing after the refill at the multiple `refilled * d`, when last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
-    units: i128,
-    refilled: i128,
+    pub(super) units: i128,
+    pub(super) refilled: i128,
 }
 
 impl Interval {

@@ -25,6 +25,7 @@ mod events;
 mod holds;
 mod judge;
 mod level;
+mod relative;
 mod rule;
 mod several;
 mod windows;

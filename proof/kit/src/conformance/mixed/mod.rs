@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 mod answers;
+mod every;
 mod plan;
 mod run;
 
@@ -15,6 +16,7 @@ use tollgate::LimitSet;
 use super::StoreMaker;
 use super::world::set;
 use crate::Random;
+pub use every::every_history;
 use plan::{Scale, Step};
 
 /// The numbers that a count has in turn.
