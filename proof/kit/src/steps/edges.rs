@@ -7,8 +7,8 @@ use super::op::{Op, Refund};
 use super::pair::{Node, Numbers, Pair};
 use super::place::signed;
 
-const UNITS: [u64; 4] = [1, 2, MAX_UNITS - 1, MAX_UNITS];
-const PERIODS_US: [u64; 5] = [1, 2, 999_983, MAX_PERIOD_US - 1, MAX_PERIOD_US];
+const UNITS: [u64; 2] = [1, MAX_UNITS];
+const PERIODS_US: [u64; 3] = [1, 999_983, MAX_PERIOD_US];
 
 /// The limits at the ends, of which those that are accepted are tried: the least and the most
 /// units, the shortest and the longest durations, the least and the most bursts and debts, one
@@ -17,7 +17,7 @@ fn texts() -> Vec<String> {
     let mut all = Vec::new();
     for units in UNITS {
         for period_us in PERIODS_US {
-            for debt in [String::new(), " debt 0".to_owned(), format!(" debt {}", MAX_UNITS / 2)] {
+            for debt in ["", " debt 0"] {
                 let quota = format!("x: {units}/{period_us}us");
                 for plain in ["fixed_window", "sliding_log", "uniform"] {
                     all.push(format!("{quota}{debt} via {plain}"));
@@ -29,7 +29,7 @@ fn texts() -> Vec<String> {
                     all.push(format!("{quota} burst {burst}{debt} {bucket}"));
                 }
                 for rounding in ["conservative", "interpolate", "truncate"] {
-                    for precision_us in [1, period_us / 1_000, period_us / 2, period_us] {
+                    for precision_us in [1, period_us / 1_000, period_us] {
                         let rounding = format!("precision {precision_us}us rounding {rounding}");
                         all.push(format!("{quota}{debt} {rounding} via sliding_window"));
                     }
