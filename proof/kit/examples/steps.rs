@@ -82,7 +82,7 @@ fn all(options: &Options) -> Vec<Row> {
         }
     };
     let (mut reach, held, stored) =
-        if options.sample { (Reach::sample(), 2, 2) } else { (Reach::whole(), 4, 3) };
+        if options.sample { (Reach::sample(), 2, 2) } else { (Reach::whole(), 3, 3) };
     if options.wide {
         let most = [4, 12];
         (reach.log, reach.window) = (most, most);
