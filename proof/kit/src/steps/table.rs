@@ -43,7 +43,8 @@ fn line(row: &Row) -> String {
     let limits = if row.way == Way::Alone { format!(" {} |", row.limits) } else { String::new() };
     let [units, period_us] = row.most;
     format!(
-        "| `{name}` | {units}, {period_us} us |{limits} {} |{states} {depth} | {different} | {} s |",
+        "| `{name}` | {units}, {period_us} us |{limits} {} |{states} {depth} | {different} \
+         | {} s |",
         grouped(row.size.steps),
         row.took.as_secs().max(1),
     )
