@@ -10,7 +10,7 @@ use crate::clock::surely_within;
 ///
 /// Times are those of the node, in microseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Denial {
+pub struct Denial {
     cost: Cost,
     /// The units that were denied of a cost of several.
     units: Vec<Unit>,
@@ -22,15 +22,18 @@ pub(crate) struct Denial {
 
 /// When a question was sent and answered, by the node's clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub(crate) sent_us: u64,
-    pub(crate) answered_us: u64,
+#[allow(clippy::exhaustive_structs)] // whoever asks builds it
+pub struct Asked {
+    /// Before it was sent.
+    pub sent_us: u64,
+    /// After it was answered.
+    pub answered_us: u64,
 }
 
 impl Denial {
     /// Keeps the denial of `cost`, for at most `longest_us`. `None` if it is not a denial, if a
     /// store lacks room, or if it waits for open holds: settling one ends it.
-    pub(crate) fn new(
+    pub fn new(
         outcome: &Outcome,
         cost: impl Into<Cost>,
         asked: Asked,
@@ -52,7 +55,7 @@ impl Denial {
 
     /// The same denial, which is about the units that were denied by these limits alone. As much of
     /// each, with no more of the others, would have got the same answer.
-    pub(crate) fn by_unit<'l>(self, limits: impl Iterator<Item = &'l Limit>) -> Self {
+    pub fn by_unit<'l>(self, limits: impl Iterator<Item = &'l Limit>) -> Self {
         if self.cost.plain().is_some() {
             return self;
         }
@@ -62,7 +65,7 @@ impl Denial {
     }
 
     /// The denial of one unit more, after an answer that took all that remained.
-    pub(crate) fn of_rest(outcome: &Outcome, asked: Asked) -> Self {
+    pub fn of_rest(outcome: &Outcome, asked: Asked) -> Self {
         let mut fields = outcome.fields.clone();
         let least = fields.iter().map(|fields| fields.remaining).min();
         for fields in fields.iter_mut().filter(|fields| Some(fields.remaining) == least) {
@@ -74,14 +77,14 @@ impl Denial {
     }
 
     /// The same denial, which holds for `pause_us` after it was answered, or longer.
-    pub(crate) fn for_at_least(self, pause_us: u64) -> Self {
+    pub fn for_at_least(self, pause_us: u64) -> Self {
         let least = self.answered_us.saturating_add(pause_us);
         Self { until_us: self.until_us.max(least), ..self }
     }
 
     /// Whether `cost` is denied at `now_us`.
     #[inline]
-    pub(crate) fn denies<'c>(&self, cost: impl Into<Amounts<'c>>, now_us: u64) -> bool {
+    pub fn denies<'c>(&self, cost: impl Into<Amounts<'c>>, now_us: u64) -> bool {
         let cost = cost.into();
         now_us < self.until_us && (cost == self.cost.amounts() || self.denies_units(cost))
     }
@@ -94,18 +97,18 @@ impl Denial {
     }
 
     /// When it has passed.
-    pub(crate) fn until_us(&self) -> u64 {
+    pub fn until_us(&self) -> u64 {
         self.until_us
     }
 
     /// Whether it has passed.
-    pub(crate) fn is_over(&self, now_us: u64) -> bool {
+    pub fn is_over(&self, now_us: u64) -> bool {
         now_us >= self.until_us
     }
 
     /// The answer at `now_us`, before the denial has passed. Waits count down. The remaining units
     /// are those of the store's answer: less than the cost, and never more than the truth.
-    pub(crate) fn outcome(&self, now_us: u64) -> Outcome {
+    pub fn outcome(&self, now_us: u64) -> Outcome {
         let passed = now_us.saturating_sub(self.answered_us);
         let left = self.until_us.saturating_sub(now_us);
         let longest = wait(&self.fields);

@@ -15,7 +15,7 @@ const CHANGES: usize = 4_096;
 
 /// Denials by the counts and the cost of the question.
 #[derive(Debug)]
-pub(crate) struct DenyCache {
+pub struct DenyCache {
     denied: Table<Denied>,
     longest_us: u64,
     /// How often counts were changed here by a refund, a reset or an adjustment.
@@ -50,7 +50,7 @@ impl Denied {
 }
 
 /// The cost that a denial is about. A partial check is denied where one of its first unit is.
-pub(crate) fn denied_cost<'c>(cost: impl Into<Amounts<'c>>, mode: Mode) -> Amounts<'c> {
+pub fn denied_cost<'c>(cost: impl Into<Amounts<'c>>, mode: Mode) -> Amounts<'c> {
     let cost = cost.into();
     if mode.is_partial() { cost.with_first(1) } else { cost }
 }
@@ -67,14 +67,14 @@ fn has_to_count(parts: &[Counted<'_>], outcome: &Outcome) -> bool {
 
 impl DenyCache {
     /// A cache of at most about this many denials; each applies for at most `longest_us`.
-    pub(crate) fn new(entries: usize, longest_us: u64) -> Self {
+    pub fn new(entries: usize, longest_us: u64) -> Self {
         let changes = (0..CHANGES).map(|_| AtomicU32::new(0)).collect();
         Self { denied: Table::new(entries), longest_us, changes }
     }
 
     /// The denial of a question, if it still holds. `hash` is that of its subjects.
     #[inline]
-    pub(crate) fn get(
+    pub fn get(
         &self,
         hash: u64,
         parts: &[Counted<'_>],
@@ -89,7 +89,7 @@ impl DenyCache {
     }
 
     /// Keeps the answer to a question if it is a denial. `changes` is from before it was sent.
-    pub(crate) fn put(
+    pub fn put(
         &self,
         hash: u64,
         parts: &[Counted<'_>],
@@ -121,13 +121,13 @@ impl DenyCache {
     }
 
     /// The changes of these counts so far.
-    pub(crate) fn changes(&self, hashes: impl Iterator<Item = u64>) -> u32 {
+    pub fn changes(&self, hashes: impl Iterator<Item = u64>) -> u32 {
         let each = hashes.map(|hash| self.counter(hash).load(Ordering::Acquire));
         each.fold(0, u32::wrapping_add)
     }
 
     /// Forgets the denials of a subject: its count was changed.
-    pub(crate) fn changed(&self, hash: u64) {
+    pub fn changed(&self, hash: u64) {
         self.counter(hash).fetch_add(1, Ordering::Release);
     }
 
@@ -137,7 +137,7 @@ impl DenyCache {
     }
 
     /// How many denials there are, whether they hold or not.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         let mut len = 0;
         self.denied.each(|shard| len += shard.len());
         len

@@ -33,7 +33,7 @@ const LONGEST_PAUSES: u64 = 4;
 
 /// The units that a node has of one count.
 #[derive(Debug, Default)]
-pub(crate) struct Holding {
+pub struct Holding {
     /// The oldest first.
     lots: SmallVec<[Lot; 2]>,
     /// Ended lots with units that nobody spent.
@@ -53,21 +53,24 @@ pub(crate) struct Holding {
 
 /// A renewal under way, for those that wait for it.
 #[derive(Debug, Default)]
-pub(crate) struct Flight {
-    pub(crate) ended: Notify,
+pub struct Flight {
+    /// Told when it has ended.
+    pub ended: Notify,
     /// Whether the store answered.
     is_answered: AtomicBool,
 }
 
 impl Flight {
-    pub(crate) fn is_answered(&self) -> bool {
+    /// Whether the store answered.
+    pub fn is_answered(&self) -> bool {
         self.is_answered.load(Ordering::Acquire)
     }
 }
 
 /// The next step for a check.
 #[derive(Debug)]
-pub(crate) enum Step {
+#[allow(clippy::exhaustive_enums)] // a check does each
+pub enum Step {
     /// It is answered.
     Answer(Outcome),
     /// This check charges units at the store for all that follow.
@@ -80,14 +83,16 @@ pub(crate) enum Step {
 
 impl Renewal {
     /// The units that the store is asked for.
-    pub(crate) fn asked(&self) -> u64 {
+    pub fn asked(&self) -> u64 {
         self.need.saturating_add(self.units)
     }
 }
 
 /// The turn of a check at what a node holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
+#[allow(clippy::exhaustive_enums)] // a check has each
+pub enum Turn {
+    /// It has not waited.
     First,
     /// It has waited for a renewal, which the store answered.
     AfterRenewal,
@@ -109,21 +114,35 @@ enum Plan {
 }
 
 /// A charge ahead, which one check makes.
-#[derive(Debug)]
-pub(crate) struct Renewal {
+#[derive(Clone, Debug)]
+pub struct Renewal {
     /// The answer of the check that makes it, if there was enough.
-    pub(crate) spent: Option<Outcome>,
+    pub spent: Option<Outcome>,
     /// The units that this check needs of it; 0 if it has its answer.
-    pub(crate) need: u64,
+    pub need: u64,
     /// The units to charge beside these.
-    pub(crate) units: u64,
+    pub units: u64,
     resets: u64,
+}
+
+/// A copy has a renewal of its own under way: nobody waits for that of another.
+impl Clone for Holding {
+    fn clone(&self) -> Self {
+        Self {
+            lots: self.lots.clone(),
+            ended: self.ended.clone(),
+            denial: self.denial.clone(),
+            known: self.known.clone(),
+            renewal: self.renewal.as_ref().map(|_| Arc::default()),
+            ..*self
+        }
+    }
 }
 
 impl Holding {
     /// The next step for a check of `cost`. A renewal that this returns is under way until
     /// [`Holding::end_renewal`].
-    pub(crate) fn step(&mut self, lease: &Lease, cost: u64, turn: Turn, now_us: u64) -> Step {
+    pub fn step(&mut self, lease: &Lease, cost: u64, turn: Turn, now_us: u64) -> Step {
         if turn == Turn::First {
             self.note(lease, cost, now_us);
         }
@@ -149,7 +168,7 @@ impl Holding {
 
     /// The answer of a check, if it needs neither the store nor a renewal.
     #[inline]
-    pub(crate) fn at_once(&mut self, lease: &Lease, cost: u64, now_us: u64) -> Option<Outcome> {
+    pub fn at_once(&mut self, lease: &Lease, cost: u64, now_us: u64) -> Option<Outcome> {
         self.end_lots(now_us);
         let answer = match self.plan(lease, cost, now_us) {
             Plan::Spend { renew: 0 } => self.spend(cost, now_us),
@@ -204,7 +223,7 @@ impl Holding {
     }
 
     /// The answer of a check that changes nothing, if this node has one.
-    pub(crate) fn peek(&self, cost: u64, now_us: u64) -> Option<Outcome> {
+    pub fn peek(&self, cost: u64, now_us: u64) -> Option<Outcome> {
         let live = || self.lots.iter().filter(|lot| !lot.is_over(now_us));
         let held = live().map(Lot::left).sum();
         let lot = live().find(|lot| lot.has(cost))?;
@@ -221,7 +240,7 @@ impl Holding {
     }
 
     /// Takes in an answer of the store.
-    pub(crate) fn learn(&mut self, outcome: &Outcome, asked: Asked) {
+    pub fn learn(&mut self, outcome: &Outcome, asked: Asked) {
         let known = LastAnswer::new(outcome, asked);
         if self.known.as_ref().is_none_or(|before| known.is_newer(before)) {
             self.known = Some(known);
@@ -230,12 +249,7 @@ impl Holding {
 
     /// Takes units back that were spent under the receipt of this number. False if what they were
     /// spent of has ended, or if the node would hold more than its lease.
-    pub(crate) fn take_back(
-        &mut self,
-        lease: &Lease,
-        (number, units): (u64, u64),
-        now_us: u64,
-    ) -> bool {
+    pub fn take_back(&mut self, lease: &Lease, (number, units): (u64, u64), now_us: u64) -> bool {
         self.end_lots(now_us);
         if self.held().saturating_add(units) > lease.units() {
             return false;
@@ -249,7 +263,7 @@ impl Holding {
 
     /// Takes in what a renewal has charged of the units that it asked for. Returns the answer of
     /// the check that needed some.
-    pub(crate) fn renewed(
+    pub fn renewed(
         &mut self,
         (outcome, mut lot): (&Outcome, Lot),
         renewal: &Renewal,
@@ -284,7 +298,7 @@ impl Holding {
     }
 
     /// Takes in an answer about one check alone.
-    pub(crate) fn answered(&mut self, outcome: &Outcome, asked: Asked) {
+    pub fn answered(&mut self, outcome: &Outcome, asked: Asked) {
         self.learn(outcome, asked);
         if outcome.granted > 0 {
             self.short = 0;
@@ -292,12 +306,7 @@ impl Holding {
     }
 
     /// Takes in a denial of the store, which holds for `longest_us` at most.
-    pub(crate) fn denied(
-        &mut self,
-        denial: Denial,
-        asked: Asked,
-        (lease, longest_us): (&Lease, u64),
-    ) {
+    pub fn denied(&mut self, denial: Denial, asked: Asked, (lease, longest_us): (&Lease, u64)) {
         let pause_us = self.pause_us(lease, asked).min(longest_us);
         self.denial = Some(Box::new(denial.for_at_least(pause_us)));
     }
@@ -315,12 +324,12 @@ impl Holding {
     }
 
     /// Forgets a denial: something was given back.
-    pub(crate) fn forget_denial(&mut self) {
+    pub fn forget_denial(&mut self) {
         self.denial = None;
     }
 
     /// Ends a renewal, which the store answered or not, and wakes those that wait for it.
-    pub(crate) fn end_renewal(&mut self, is_answered: bool) {
+    pub fn end_renewal(&mut self, is_answered: bool) {
         if let Some(flight) = self.renewal.take() {
             flight.is_answered.store(is_answered, Ordering::Release);
             flight.ended.notify_waiters();
@@ -328,7 +337,7 @@ impl Holding {
     }
 
     /// Drops every lot and the denial: the count was reset.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.lots.clear();
         self.ended.clear();
         self.denial = None;
@@ -336,17 +345,17 @@ impl Holding {
     }
 
     /// Whether this is the renewal under way.
-    pub(crate) fn is_renewed_by(&self, renewal: &Arc<Flight>) -> bool {
+    pub fn is_renewed_by(&self, renewal: &Arc<Flight>) -> bool {
         self.renewal.as_ref().is_some_and(|under_way| Arc::ptr_eq(under_way, renewal))
     }
 
     /// The units that can be spent at a time.
-    pub(crate) fn held_at(&self, now_us: u64) -> u64 {
+    pub fn held_at(&self, now_us: u64) -> u64 {
         self.lots.iter().filter(|lot| !lot.is_over(now_us)).map(Lot::left).sum()
     }
 
     /// Takes units back that were set aside under this number, if their lot still lasts.
-    pub(crate) fn put_back(&mut self, number: u64, units: u64, now_us: u64) {
+    pub fn put_back(&mut self, number: u64, units: u64, now_us: u64) {
         self.end_lots(now_us);
         if let Some(lot) = self.lots.iter_mut().find(|lot| lot.made(number)) {
             lot.take_back(units);
@@ -360,7 +369,7 @@ impl Holding {
 
     /// The lots that have ended with units that nobody spent; with `all`, also those that have not
     /// ended.
-    pub(crate) fn take_ended(&mut self, now_us: u64, all: bool) -> Vec<Lot> {
+    pub fn take_ended(&mut self, now_us: u64, all: bool) -> Vec<Lot> {
         self.end_lots(now_us);
         let mut ended = core::mem::take(&mut self.ended);
         if all {
@@ -370,7 +379,7 @@ impl Holding {
     }
 
     /// How much this is worth keeping; `None` while it holds units or a renewal is under way.
-    pub(crate) fn worth(&self, limits: &LimitSet, now_us: u64) -> Option<u64> {
+    pub fn worth(&self, limits: &LimitSet, now_us: u64) -> Option<u64> {
         if self.held() > 0 || !self.ended.is_empty() || self.renewal.is_some() {
             return None;
         }

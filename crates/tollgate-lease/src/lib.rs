@@ -43,5 +43,15 @@ mod refund;
 mod store;
 mod table;
 
+/// The rules of leases and of the deny cache, without a clock or a store: for the models that check
+/// them.
+#[doc(hidden)]
+pub mod rules {
+    pub use crate::denial::{Asked, Denial};
+    pub use crate::deny_cache::{DenyCache, denied_cost};
+    pub use crate::holding::{Flight, Holding, Renewal, Step, Turn};
+    pub use crate::lot::{Lot, is_paid_by_credits, receipts_of};
+}
+
 pub use clock::BootClock;
 pub use leased::{Leased, LeasedBuilder, LeasedCounters};

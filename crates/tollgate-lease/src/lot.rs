@@ -12,7 +12,7 @@ use crate::denial::Asked;
 /// Each use of units has a separate receipt. Its number is one of those that the store has set
 /// aside for this charge, so a refund at the store counts once, whichever node asks for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Lot {
+pub struct Lot {
     /// The number of the charge, and of the first receipt.
     first: u64,
     /// The step from one receipt's number to the next.
@@ -31,12 +31,12 @@ pub(crate) struct Lot {
 
 /// The numbers to set aside for a charge of this many units: units that are given back are spent
 /// again, each time under another number.
-pub(crate) fn receipts_of(units: u64) -> u64 {
+pub fn receipts_of(units: u64) -> u64 {
     units.saturating_mul(2)
 }
 
 /// Whether credits paid a part of a charge.
-pub(crate) fn is_paid_by_credits(outcome: &Outcome) -> bool {
+pub fn is_paid_by_credits(outcome: &Outcome) -> bool {
     outcome.granted > 0
         && outcome.fields.iter().any(|fields| fields.charged_at_us == PAID_BY_CREDITS)
 }
@@ -44,7 +44,7 @@ pub(crate) fn is_paid_by_credits(outcome: &Outcome) -> bool {
 impl Lot {
     /// The units that the store has granted. They end with the lease, and with the window of each
     /// `fixed_window`, both counted from before the question was sent.
-    pub(crate) fn new(
+    pub fn new(
         outcome: &Outcome,
         (limits, lease): (&LimitSet, &Lease),
         asked: Asked,
@@ -70,25 +70,25 @@ impl Lot {
     }
 
     /// The units that can be spent.
-    pub(crate) fn left(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         self.left
     }
 
     /// Whether it has ended.
     #[inline]
-    pub(crate) fn is_over(&self, now_us: u64) -> bool {
+    pub fn is_over(&self, now_us: u64) -> bool {
         now_us >= self.until_us
     }
 
     /// Whether this many units can be spent.
     #[inline]
-    pub(crate) fn has(&self, units: u64) -> bool {
+    pub fn has(&self, units: u64) -> bool {
         units <= self.left && self.made < self.receipts
     }
 
     /// Spends units; returns the number of their receipt. `None` if there are too few.
     #[inline]
-    pub(crate) fn spend(&mut self, units: u64) -> Option<u64> {
+    pub fn spend(&mut self, units: u64) -> Option<u64> {
         if !self.has(units) {
             return None;
         }
@@ -98,12 +98,12 @@ impl Lot {
     }
 
     /// Takes units back that were spent under a receipt of this lot.
-    pub(crate) fn take_back(&mut self, units: u64) {
+    pub fn take_back(&mut self, units: u64) {
         self.left = self.left.saturating_add(units);
     }
 
     /// Whether a receipt of this number was made of this lot.
-    pub(crate) fn made(&self, number: u64) -> bool {
+    pub fn made(&self, number: u64) -> bool {
         let above = number.checked_sub(self.first);
         above.is_some_and(|above| above % self.step == 0 && above / self.step < self.made)
     }
@@ -115,7 +115,7 @@ impl Lot {
 
     /// Takes what is unspent out of it: the number of a receipt for that, and the units. `None` if
     /// there is nothing.
-    pub(crate) fn take_rest(&mut self) -> Option<(u64, u64)> {
+    pub fn take_rest(&mut self) -> Option<(u64, u64)> {
         let units = self.left;
         if units == 0 {
             return None;
@@ -125,12 +125,12 @@ impl Lot {
     }
 
     /// The store's time of the charge, and when each limit recorded it, in microseconds.
-    pub(crate) fn charged_at(&self) -> (Time, &[u64]) {
+    pub fn charged_at(&self) -> (Time, &[u64]) {
         (self.now, &self.charged_at_us)
     }
 
     /// The store's time now, as far as this node can tell.
-    pub(crate) fn store_now_us(&self, now_us: u64) -> u64 {
+    pub fn store_now_us(&self, now_us: u64) -> u64 {
         self.now.as_micros().saturating_add(now_us.saturating_sub(self.sent_us))
     }
 }

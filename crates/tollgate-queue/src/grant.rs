@@ -6,9 +6,12 @@ use crate::error::Error;
 
 /// How many jobs a rate admits, and the time until it admits one more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Grant {
-    pub(crate) jobs: usize,
-    pub(crate) next: Option<Duration>,
+#[allow(clippy::exhaustive_structs)] // whoever takes builds it
+pub struct Grant {
+    /// How many jobs.
+    pub jobs: usize,
+    /// The time until one more is admitted.
+    pub next: Option<Duration>,
 }
 
 impl Grant {

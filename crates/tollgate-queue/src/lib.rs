@@ -71,6 +71,8 @@ pub use backend::Backend;
 pub use body::{MAX_FIELDS, MAX_JOB_BYTES};
 pub use dead::{DeadJobs, DeadOutcome};
 pub use error::Error;
+#[doc(hidden)]
+pub use grant::Grant;
 pub use job::{
     DeadLetter, Delivery, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
 };

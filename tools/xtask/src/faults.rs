@@ -1,7 +1,5 @@
 //! `cargo xtask faults`: faults of real servers, made by `tollgate-faults` on Redis and on Valkey.
 
-use std::process::{Command, Stdio};
-
 use anyhow::{Context as _, Result, bail};
 
 use crate::part::with_part;
@@ -42,21 +40,10 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     if !options.write {
         return process::show(&mut command);
     }
-    let table = output_of(command.arg("--markdown"))?;
+    let table = process::output_of(command.arg("--markdown"))?;
     let path = tree.root.join(PAGE);
     let page = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
     std::fs::write(&path, with_part(PAGE, &page, BEGIN, &table)?)?;
     eprintln!("{PAGE}: written");
     Ok(true)
-}
-
-/// The output of a command, while its remarks go to the terminal. A table with a deviation is not
-/// written.
-fn output_of(command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
-    let text = String::from_utf8(output.stdout)?;
-    if !output.status.success() {
-        bail!("not everything was as stated:\n{text}");
-    }
-    Ok(text)
 }

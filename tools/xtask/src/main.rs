@@ -5,6 +5,7 @@ mod check;
 mod docs;
 mod faults;
 mod fuzz;
+mod models;
 mod mutate;
 mod node;
 mod node_package;
@@ -80,6 +81,11 @@ Tasks:
                                   --write puts the table into docs/faults.md
                                   --seconds N makes faults at random for so long on each
                                   --seed N chooses victims, subjects and times (default 1)
+  models [MODEL...] [OPTIONS]     models of the code, checked to the end: every order of events in
+                                  small worlds; all without any name
+                                  --sample checks the smallest worlds alone, --json prints JSON
+                                  --write puts the table into docs/proof.md
+                                  --broken makes changes on purpose, each of which must be caught
   mutate literals [OPTIONS]       move every integer literal of the strategies by one
   mutate operators [OPTIONS]      cargo-mutants on the strategies
   mutate-lua [OPTIONS]            change every comparison, operator, `and`, `or` and integer of the
@@ -100,6 +106,7 @@ Examples:
   cargo xtask mutate literals --file crates/tollgate/src/strategy/gcra/mod.rs
   cargo xtask mutate literals --shard 0/8
   cargo xtask fuzz --seconds 600 --target question
+  cargo xtask models leases --json
   cargo xtask mutate operators --list
   cargo xtask mutate-lua --jobs 2
 
@@ -173,13 +180,29 @@ fn run() -> Result<bool> {
             let Words { write, seconds, seed, .. } = words;
             faults::run(&tree, &faults::Options { write, seconds, seed })
         }
+        ["models", models @ ..] => check_models(&tree, &words, models),
         ["mutate", ..] | ["mutate-lua"] => mutate(&tree, &words, &path),
         other => bail!(
             "no task `{}`; there are: test, check, tidy, docs, playground, features, crates, \
-             packages, release, wheel, deny, advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
+             packages, release, wheel, deny, advisories, fuzz, faults, models, mutate literals, \
+             mutate operators, mutate-lua",
             other.join(" ")
         ),
     }
+}
+
+/// The models.
+fn check_models(tree: &Tree, words: &Words, models: &[&str]) -> Result<bool> {
+    words.only("models", &["sample", "json", "write", "broken"])?;
+    let has = |name: &str| words.seen.iter().any(|seen| seen == name);
+    let options = models::Options {
+        models,
+        sample: has("sample"),
+        json: has("json"),
+        write: words.write,
+        broken: has("broken"),
+    };
+    models::run(tree, &options)
 }
 
 /// The tasks that build packages.
@@ -308,6 +331,8 @@ impl Words {
             "dry-run" => &mut self.dry_run,
             "rebuild" => &mut self.rebuild,
             "list" => &mut self.mutate.list,
+            // One task has them, and looks at what was seen.
+            "broken" | "json" | "sample" => return true,
             // Most tasks install what they need unless they may not; the playground does not.
             "install" => &mut self.install,
             "no-install" => {

@@ -32,6 +32,18 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(out)
 }
 
+/// The output of a command that makes a table of a page, while its remarks go to the terminal. One
+/// with a deviation is an error.
+pub(crate) fn output_of(command: &mut Command) -> Result<String> {
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(command))?;
+    let text = String::from_utf8(output.stdout)?;
+    if !output.status.success() {
+        bail!("not everything was as stated:\n{text}");
+    }
+    Ok(text)
+}
+
 /// The result of a command with a time limit.
 #[derive(Debug)]
 pub(crate) struct Ended {

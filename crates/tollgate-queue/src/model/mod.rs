@@ -193,7 +193,8 @@ impl Model {
     ///
     /// # Errors
     /// The queue has other [`ConsumerSettings`], or `grant` failed.
-    pub(crate) fn take(
+    #[doc(hidden)]
+    pub fn take(
         &mut self,
         now_us: u64,
         name: &str,

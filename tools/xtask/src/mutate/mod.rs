@@ -3,6 +3,7 @@
 mod accepted;
 pub(crate) mod literals;
 pub(crate) mod lua;
+pub(crate) mod models;
 pub(crate) mod operators;
 mod scratch;
 
