@@ -137,7 +137,7 @@ impl DenyCache {
     }
 
     /// How many denials there are, whether they hold or not.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let mut len = 0;
         self.denied.each(|shard| len += shard.len());
         len

@@ -47,7 +47,7 @@ pub(crate) struct State {
     seen: Seen,
 }
 
-/// What happened at least once.
+/// Events of which each happened at least once, or not.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq)]
 pub(crate) struct Seen {
     is_admitted_in_ban: bool,

@@ -36,7 +36,7 @@ pub(crate) struct Denials {
     resets: u8,
 }
 
-/// What a cache was told.
+/// An event that a cache hears of.
 #[derive(Clone, Debug, Hash, PartialEq)]
 enum Heard {
     Answer { outcome: Printed<Outcome>, asked: (u64, u64), changes: u32 },
@@ -72,12 +72,12 @@ pub(crate) struct State {
     seen: Seen,
 }
 
-/// What a cache denied at least once.
+/// The denials of caches so far.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq)]
 pub(crate) struct Seen {
-    /// What the store would deny, too.
+    /// One that the store would deny, too.
     is_right: bool,
-    /// What the store would admit, though nothing was changed elsewhere.
+    /// One that the store would admit, though nothing was changed elsewhere.
     is_wrong: bool,
     /// For how many ticks after its answer a denial applied that a reset elsewhere had ended.
     stale: Option<u8>,

@@ -28,7 +28,7 @@ pub(crate) trait World: Model + Send + Sync + 'static {
     /// How large the world is, in a few words.
     fn size(&self) -> String;
 
-    /// What is promised of every state.
+    /// The promises about every state.
     fn promises(&self) -> Vec<Promise>;
 }
 
@@ -42,7 +42,7 @@ pub struct Kept {
     pub bound: String,
     /// Whether it holds in every state.
     pub holds: bool,
-    /// What reaches the bound.
+    /// The name of the state that reaches the bound.
     pub witness: &'static str,
     /// Whether a state does.
     pub is_reached: bool,
@@ -53,7 +53,7 @@ pub struct Kept {
     pub reached_by: Vec<String>,
 }
 
-/// What a check of a model found.
+/// The result of a check of one world.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Found {
@@ -67,7 +67,7 @@ pub struct Found {
     pub depth: usize,
     /// Whether every state was looked at that can be reached.
     pub is_exhausted: bool,
-    /// What was promised.
+    /// The promises, and how each fared.
     pub promises: Vec<Kept>,
     /// How long it took.
     pub seconds: f64,

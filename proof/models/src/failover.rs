@@ -1,8 +1,8 @@
 //! A primary whose replica lags behind, and takes its place: Redis as `docs/redis-assumptions.md`
 //! states it, and the memory store as what it counts.
 //!
-//! A write is atomic, and the replica gets the writes in their order. A failover keeps those that it
-//! has. The old primary may go on with clients that have not heard of it.
+//! A write is atomic, and the replica gets the writes in their order. A failover keeps those that
+//! it has. The old primary may go on with clients that have not heard of it.
 
 use stateright::{Model, Property};
 use tollgate::LimitSet;
@@ -34,11 +34,11 @@ pub(crate) struct State {
     old: Option<Past>,
     checks: u8,
     failovers: u8,
-    /// What callers were admitted.
+    /// The units that callers were admitted.
     admitted: u64,
-    /// What was admitted that the primary does not know, of each failover.
+    /// The admitted units that the primary does not know, of each failover.
     unknown: Vec<u64>,
-    /// How often the request with an id was charged in what the primary knows.
+    /// Whether a request with an id met the record of its answer.
     is_again: bool,
 }
 
@@ -76,7 +76,7 @@ impl Failover {
         answers.iter().filter(|answer| !answer.is_repeated).map(|answer| answer.granted).sum()
     }
 
-    /// The most that one failover may have lost.
+    /// The units that all failovers have lost.
     fn lost(&self, state: &State) -> u64 {
         state.unknown.iter().sum()
     }

@@ -1,5 +1,5 @@
-//! Holds of one count that are acquired, settled, renewed, and end by themselves: the engine and its
-//! table of holds.
+//! Holds of one count that are acquired, settled and renewed, and end by themselves: the engine
+//! with its table of holds.
 //!
 //! Each client has a name for its hold. Its questions may come late, twice, or after it has given
 //! the hold back, and their answers may be lost. The store's clock may step back.
@@ -68,7 +68,7 @@ pub(crate) struct State {
     seen: Seen,
 }
 
-/// What happened at least once.
+/// Events of which each happened at least once, or not.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq)]
 pub(crate) struct Seen {
     is_settled_again: bool,
@@ -78,7 +78,7 @@ pub(crate) struct Seen {
     fault: Option<&'static str>,
 }
 
-/// The table of holds. It is told apart by what it answers, since its maps have no order.
+/// The table of holds. Two are the same that answer the same, since their maps have no order.
 #[derive(Clone, Debug)]
 pub(crate) struct Table(HoldTable, Vec<HoldName>);
 
@@ -233,7 +233,7 @@ impl Holding {
         }
     }
 
-    /// Notes which holds have ended by themselves, and compares the counts with those of the engine.
+    /// Notes which holds have ended by themselves, and compares the counts with the engine's.
     fn account(&self, state: &mut State) {
         for ((kind, name), client) in self.clients.iter().zip(&mut state.clients) {
             let is_open = state.table.0.find(HoldId::named(*kind, *name)).is_some();
@@ -250,7 +250,7 @@ impl Holding {
         let mut copies = (state.states.0.clone(), state.table.0.clone());
         let part = Part::new(&self.limits, &mut copies.0).holding(&mut copies.1);
         let peeked = decide(&mut [part], now, Amounts::from(1), Mode::Peek, None);
-        let left = peeked.map(|peeked| peeked.fields.iter().map(|it| it.remaining).last());
+        let left = peeked.map(|peeked| peeked.fields.last().map(|it| it.remaining));
         let counted = self.units.saturating_sub(state.charged + sums.units.requests);
         if left != Ok(Some(counted)) {
             state.seen.fault = Some("the engine counts other units than were charged and held");

@@ -8,15 +8,10 @@
 use stateright::{Model, Property};
 use tollgate::engine::{Mode, Outcome, Part, VecStates, decide};
 use tollgate::{Amounts, Lease, Limit, LimitSet, Period, Time};
-use tollgate_lease::rules::{Asked, Denial, Holding, Lot, Renewal, Step, Turn, receipts_of};
+use tollgate_lease::rules::{Asked, Denial, Lot, Renewal, Step, Turn, receipts_of};
 
 use crate::exhaust::{Printed, Promise, World};
-
-/// The time between two ticks of the world, in microseconds.
-const TICK_US: u64 = 1_000;
-
-/// The store's time at the first tick: a multiple of every window here.
-const STORE_US: u64 = 1_000_000_000;
+use crate::lease_state::{Message, Node, STORE_US, State, TICK_US};
 
 /// The longest that a denial applies on a node, as by default.
 const LONGEST_DENIAL_US: u64 = 1_000_000;
@@ -34,38 +29,6 @@ pub(crate) struct Leases {
     faults: u8,
     /// Whether the units that nodes hold are what binds, and not the time of a lease.
     is_full: bool,
-}
-
-/// A question on its way, or its answer.
-#[derive(Clone, Debug, Hash, PartialEq)]
-pub(crate) struct Message {
-    node: usize,
-    /// The charge ahead that it makes; none of a check alone.
-    renewal: Option<Printed<Renewal>>,
-    sent_us: u64,
-    /// The answer, once the store has decided, with what the caller takes of it.
-    answer: Option<Printed<Outcome>>,
-    /// Whether the caller still waits.
-    is_awaited: bool,
-}
-
-#[derive(Clone, Debug, Default, Hash, PartialEq)]
-pub(crate) struct Node {
-    holding: Held,
-    /// How many checks wait for its renewal.
-    waiting: u8,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq)]
-pub(crate) struct State {
-    tick: u8,
-    checks: u8,
-    faults: u8,
-    store: Vec<u64>,
-    nodes: Vec<Node>,
-    wire: Vec<Message>,
-    /// Since which tick what is admitted is counted, and how much.
-    watched: Option<(u8, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,36 +55,6 @@ pub(crate) enum Action {
     Lose { message: usize },
     /// A node ends and starts again.
     Crash { node: usize },
-}
-
-/// What a node holds, told apart by all that it decides by. The rest is only shown to callers: what
-/// the store last answered, and the numbers of a denial.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Holding);
-
-impl Held {
-    fn print(&self) -> String {
-        let mut text = format!("{:?}", self.0);
-        for (from, to) in [("known: Some(", "denial: "), ("fields: ", "until_us: ")] {
-            let Some(from) = text.find(from) else { continue };
-            if let Some(length) = text[from..].find(to) {
-                text.replace_range(from..from + length, "");
-            }
-        }
-        text
-    }
-}
-
-impl core::hash::Hash for Held {
-    fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
-        self.print().hash(hasher);
-    }
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        self.print() == other.print()
-    }
 }
 
 impl Leases {
@@ -162,13 +95,13 @@ impl Leases {
         (node as u64 + 1) * 1_000_000_000 + u64::from(state.tick) * self.rates[node]
     }
 
-    /// A check of one unit on a node, or what it does once it has waited. Returns what was admitted.
+    /// A check of one unit on a node, at first or once it has waited. Returns what was admitted.
     fn step(&self, state: &mut State, node: usize, turn: Turn, at_once: bool) -> u64 {
         let now_us = self.node_us(state, node);
         let holding = &mut state.nodes[node].holding.0;
         let renewal = match holding.step(&self.lease, 1, turn, now_us) {
             Step::Answer(outcome) => {
-                state.admit(outcome.granted);
+                state.spend(&outcome);
                 return outcome.granted;
             }
             Step::Wait(_) => {
@@ -179,9 +112,9 @@ impl Leases {
             Step::Ask => None,
         };
         // What was spent counts when it was, however late the caller hears of it.
-        let spent = renewal.as_ref().and_then(|renewal| renewal.spent.as_ref());
+        let spent = renewal.as_ref().and_then(|renewal| renewal.spent.clone());
+        spent.iter().for_each(|outcome| state.spend(outcome));
         let spent = spent.map_or(0, |outcome| outcome.granted);
-        state.admit(spent);
         let mut message = Message {
             node,
             renewal: renewal.map(Printed),
@@ -277,21 +210,6 @@ impl Leases {
     }
 }
 
-impl Message {
-    /// The units that the check itself needs of the answer.
-    fn need(&self) -> u64 {
-        self.renewal.as_ref().map_or(1, |renewal| renewal.0.need)
-    }
-}
-
-impl State {
-    fn admit(&mut self, units: u64) {
-        if let Some((_, admitted)) = &mut self.watched {
-            *admitted += units;
-        }
-    }
-}
-
 impl Model for Leases {
     type State = State;
     type Action = Action;
@@ -305,6 +223,7 @@ impl Model for Leases {
             nodes: vec![Node::default(); self.rates.len()],
             wire: Vec::new(),
             watched: None,
+            oldest: 0,
         };
         // Also a world that has begun: each node was asked once.
         let mut begun = state.clone();
@@ -446,6 +365,15 @@ impl Model for Leases {
             Property::always("admitted", at_most),
             Property::sometimes("as many are admitted", as_many),
             Property::sometimes("more than without leases", more),
+            Property::always("spent", |world: &Self, state: &State| {
+                u64::from(state.oldest) * TICK_US < world.lease.ttl().as_micros()
+            }),
+            Property::sometimes(
+                "a unit is spent at the last tick",
+                |world: &Self, state: &State| {
+                    (u64::from(state.oldest) + 1) * TICK_US >= world.lease.ttl().as_micros()
+                },
+            ),
             Property::always("held", held),
             Property::sometimes("all nodes hold as many", full),
         ]
@@ -472,8 +400,10 @@ impl World for Leases {
         };
         let most = format!("{bound}: {} at once", self.bound(0));
         let held = format!("{} on a node", self.lease.units());
+        let spent = format!("within {} of its charge", self.lease.ttl());
         vec![
             Promise::new("admitted", most, reached),
+            Promise::new("spent", spent, "a unit is spent at the last tick"),
             Promise::new("held", held, "all nodes hold as many"),
         ]
     }

@@ -10,6 +10,7 @@ mod denials;
 mod exhaust;
 mod failover;
 mod holds;
+mod lease_state;
 mod leases;
 mod past;
 mod queue;

@@ -11,8 +11,8 @@ use tollgate_models::{MODELS, check, show};
 /// Check models of the limiter to the end, over its own code
 ///
 /// Each world is small: a few nodes, units, messages and faults. Every order of events in it is
-/// tried, until no state is left that was not looked at. A promise must hold in every state, and its
-/// bound must be reached in one.
+/// tried, until no state is left that was not looked at. A promise must hold in every state, and
+/// its bound must be reached in one.
 ///
 /// Exits with 0 when all was as stated, with 1 when a promise was broken or a bound not reached,
 /// with 2 on an error.

@@ -1,7 +1,7 @@
 //! A memory store by what it was asked: the operations so far, which give it again.
 //!
-//! A memory store has locks, so that no state of a model can have a copy of it. It is decided by its
-//! operations and their times alone, so a state has those, and runs them on a new store.
+//! A memory store has locks, so that no state of a model can have a copy of it. It is decided by
+//! its operations and their times alone, so a state has those, and runs them on a new store.
 
 use core::time::Duration;
 

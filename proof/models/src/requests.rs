@@ -3,6 +3,7 @@
 
 use stateright::{Model, Property};
 use tollgate::LimitSet;
+use tollgate::engine::MAX_REPEATS;
 
 use crate::exhaust::{Promise, World};
 use crate::past::{Answer, Operation, Past};
@@ -19,7 +20,7 @@ pub(crate) struct Requests {
     ticks: u8,
     /// For how many ticks an answer is remembered.
     remembered: u8,
-    /// What the store was asked before.
+    /// The requests that the store got before.
     before: Past,
 }
 
@@ -85,6 +86,15 @@ impl State {
                 && !answer.is_overused;
             is_charged.then_some(*tick)
         })
+    }
+
+    /// How often the first answer to a client was given again.
+    fn repeats(&self, client: u8) -> u64 {
+        let each = self.past.0.iter().zip(&self.answers);
+        let is_repeat = |((_, operation), answer): &(&(u8, Operation), &Answer)| {
+            *operation == Operation::Once(client) && answer.is_repeated
+        };
+        each.filter(is_repeat).count() as u64
     }
 
     /// The units that were charged.
@@ -217,6 +227,13 @@ impl Model for Requests {
             Property::sometimes("each client was answered again", asked_again),
             Property::always("repeated", same),
             Property::sometimes("a lost answer was given again", heard_again),
+            Property::always("repeats", |world: &Self, state: &State| {
+                (0..world.clients).all(|client| state.repeats(client) <= MAX_REPEATS)
+            }),
+            Property::sometimes("an id is taken for a constant", |_, state: &State| {
+                let is_overused = state.answers.iter().any(|answer| answer.is_overused);
+                is_overused && state.repeats(0) == MAX_REPEATS
+            }),
             Property::always("admitted", within),
             Property::sometimes("the limit is used up", full),
         ]
@@ -237,7 +254,7 @@ impl World for Requests {
 
     fn promises(&self) -> Vec<Promise> {
         let (once, most) = ("once while its id is remembered", format!("{}", self.most));
-        vec![
+        let mut promises = vec![
             Promise::new("charged", once, "each client was answered again"),
             Promise::new(
                 "repeated",
@@ -245,6 +262,11 @@ impl World for Requests {
                 "a lost answer was given again",
             ),
             Promise::new("admitted", most, "the limit is used up"),
-        ]
+        ];
+        let repeats = format!("{MAX_REPEATS} times");
+        let repeats = Promise::new("repeats", repeats, "an id is taken for a constant");
+        // Elsewhere no id is asked for so often.
+        promises.extend((!self.before.0.is_empty()).then_some(repeats));
+        promises
     }
 }

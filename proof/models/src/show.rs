@@ -1,4 +1,4 @@
-//! What was found, as a table for people and as a part of a page.
+//! The results, as a table for people and as a part of a page.
 
 use core::fmt::Write as _;
 
@@ -14,7 +14,7 @@ fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -98,19 +98,20 @@ pub fn markdown(all: &[Found]) -> String {
     }
     text.push_str("\n| model | promise | bound | reached by | holds |\n");
     text.push_str("| --- | --- | --- | --- | --- |\n");
-    let mut before = "";
+    let mut shown: Vec<(&str, &str)> = Vec::new();
     for found in all {
-        // The worlds of a model have the same promises: the bounds of the first are shown.
-        if found.model == before {
-            continue;
-        }
-        before = found.model;
         for Kept { promise, bound, witness, .. } in &found.promises {
-            let worlds = all.iter().filter(|other| other.model == found.model);
-            let is_kept = |kept: &&Kept| kept.promise == *promise;
-            let mut each = worlds.filter_map(|other| other.promises.iter().find(is_kept));
+            // The worlds of a model have the same promises: the bounds of the first are shown.
+            if shown.contains(&(found.model, promise)) {
+                continue;
+            }
+            shown.push((found.model, promise));
+            let model = found.model;
+            let worlds = all.iter().filter(|other| other.model == model);
+            let mut each =
+                worlds.flat_map(|other| &other.promises).filter(|kept| kept.promise == *promise);
             let holds = yes(each.all(|kept| kept.holds && kept.is_reached));
-            let _ = writeln!(text, "| {before} | {promise} | {bound} | {witness} | {holds} |");
+            let _ = writeln!(text, "| {model} | {promise} | {bound} | {witness} | {holds} |");
         }
     }
     text

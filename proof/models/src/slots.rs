@@ -22,7 +22,7 @@ pub(crate) struct Slots {
     failovers: u8,
 }
 
-/// What became of a check in one slot.
+/// How far a check has come in one slot.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq, PartialOrd)]
 pub(crate) enum Step {
     /// The slot was not asked yet.
@@ -53,7 +53,7 @@ pub(crate) struct Check {
 #[derive(Clone, Debug, Hash, PartialEq)]
 pub(crate) struct State {
     slots: [Printed<VecStates>; 2],
-    /// What the replica of the first slot has.
+    /// The state of the first slot as its replica has it.
     replica: Printed<VecStates>,
     checks: Vec<Check>,
     losses: u8,
@@ -308,10 +308,15 @@ impl World for Slots {
     }
 
     fn promises(&self) -> Vec<Promise> {
-        vec![
+        let denials = "change nothing once given back";
+        let mut promises = vec![
             Promise::new("admitted", "the limits, and lost charges", "the limit is used up"),
-            Promise::new("left over", "a unit for each loss", "each lost message leaves a unit"),
-            Promise::new("denials", "change nothing once given back", "a charge was given back"),
-        ]
+            Promise::new("denials", denials, "a charge was given back"),
+        ];
+        let left =
+            Promise::new("left over", "a unit for each loss", "each lost message leaves a unit");
+        // Without a loss nothing is left over.
+        promises.extend((self.losses > 0).then_some(left));
+        promises
     }
 }

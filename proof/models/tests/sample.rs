@@ -3,7 +3,7 @@
 
 use tollgate_models::{MODELS, check, show};
 
-fn holds(model: &str) {
+fn keeps_its_promises(model: &str) {
     for found in check(model, true, 1).unwrap() {
         assert!(found.is_good(), "{}\n{}", show::line(&found), show::table(&[found.clone()]));
         assert!(found.states > 100, "{} has few states", found.world);
@@ -15,7 +15,7 @@ macro_rules! models {
         $(
             #[test]
             fn $model() {
-                holds(stringify!($model));
+                keeps_its_promises(stringify!($model));
             }
         )+
 

@@ -18,7 +18,7 @@ const BEGIN_BROKEN: &str = "<!-- generated: cargo xtask models --broken --write 
 /// The example that goes through the steps of every strategy.
 const STEPS: &str = "proof/kit/examples/steps.rs";
 
-/// What to check.
+/// The models to check, and how.
 #[derive(Debug)]
 pub(crate) struct Options<'o> {
     /// The models; all without any.
