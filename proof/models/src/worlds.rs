@@ -48,7 +48,7 @@ pub fn check(model: &str, is_sample: bool, threads: usize) -> Result<Vec<Found>>
         ],
         "shares" => vec![exhaust("shares", Shares::new("4/4s via gcra", 2, (3, 8, 1))?, threads)],
         "queue" => vec![
-            exhaust("queue", Queues::new((1, Counts::Waiting), (2, 2), (2, 2)), threads),
+            exhaust("queue", Queues::new((2, Counts::Waiting), (3, 1), (1, 2)), threads),
             exhaust("queue", Queues::new((1, Counts::All), (2, 2), (4, 1)), threads),
         ],
         "receipts" => vec![exhaust("receipts", Receipts::new(("3/4s via gcra", 3), 4)?, threads)],

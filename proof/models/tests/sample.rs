@@ -5,7 +5,12 @@ use tollgate_models::{MODELS, check, show};
 
 fn keeps_its_promises(model: &str) {
     for found in check(model, true, 1).unwrap() {
-        assert!(found.is_good(), "{}\n{}", show::line(&found), show::table(&[found.clone()]));
+        assert!(
+            found.is_good(),
+            "{}\n{}",
+            show::line(&found),
+            show::table(std::slice::from_ref(&found))
+        );
         assert!(found.states > 100, "{} has few states", found.world);
     }
 }
