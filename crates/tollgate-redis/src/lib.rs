@@ -64,7 +64,7 @@ pub use key::{KeyPrefix, Keys, PREFIX};
 pub use node::{BreakerState, MAX_BATCHED as MAX_BATCHED_CHECKS};
 pub use options::Options;
 pub use script::Script;
-pub use script_client::{ScriptClient, ScriptReply};
+pub use script_client::{ScriptClient, ScriptReply, SharedScript};
 pub use state::{decode, encode, log_entries};
 pub use store::{Builder, RedisStore};
 pub use subscription::Subscription;

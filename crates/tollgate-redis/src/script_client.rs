@@ -9,7 +9,7 @@ use redis::Value;
 use tollgate::StoreError;
 
 use crate::client::Client;
-use crate::node::{Call, Deadline, first_nonce};
+use crate::node::{BatchScript, Call, Deadline, first_nonce};
 use crate::options::Options;
 use crate::script::Script;
 use crate::subscription::Subscription;
@@ -24,6 +24,27 @@ struct Shared {
     client: Client,
     deadline: Duration,
     nonce: AtomicU64,
+}
+
+/// The script that answers several calls of another script in one call ([`ScriptClient::call_shared`]).
+/// Clones are one.
+#[derive(Clone)]
+pub struct SharedScript(Arc<BatchScript>);
+
+impl fmt::Debug for SharedScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedScript").finish_non_exhaustive()
+    }
+}
+
+impl SharedScript {
+    /// The script is composed when it is needed first. Its keys are the keys of each call, and its
+    /// arguments the arguments of each, as many for each as for the others. It must reply with a
+    /// list of the reply to each, in their order, where an error concerns that call alone.
+    #[must_use]
+    pub fn new(compose: impl Fn() -> Script + Send + Sync + 'static) -> Self {
+        Self(Arc::new(BatchScript::new(compose, Arc::default())))
+    }
 }
 
 /// The reply of a script, in the types that scripts return.
@@ -92,8 +113,24 @@ impl ScriptClient {
         keys: &[String],
         args: impl IntoIterator<Item = W>,
     ) -> Result<Vec<ScriptReply>, StoreError> {
+        self.call_shared(script, None, keys, args).await
+    }
+
+    /// The same. With a shared script, calls with as many keys and arguments that wait for the
+    /// connection at the same time go in one, as checks do.
+    ///
+    /// # Errors
+    /// As [`ScriptClient::call`].
+    pub async fn call_shared<W: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        shared: Option<&SharedScript>,
+        keys: &[String],
+        args: impl IntoIterator<Item = W>,
+    ) -> Result<Vec<ScriptReply>, StoreError> {
         let nonce = self.0.nonce.fetch_add(1, Ordering::Relaxed);
-        let mut call = Call::new(script, nonce, keys.len());
+        let batch = shared.map(|SharedScript(batch)| batch);
+        let mut call = Call::new(script, nonce, keys.len()).with_others(batch);
         call.word(keys).word(nonce);
         for word in args {
             call.word(word.as_ref());

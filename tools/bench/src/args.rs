@@ -80,6 +80,17 @@ pub(crate) enum Bench {
     /// reports peers that are not there, and leaves them out. Figures and ratios are as for `resp`.
     #[command(after_help = "Example: cargo run --profile dist -p tollgate-bench -- grpc --runs 9")]
     Grpc(BenchTurns),
+    /// Measure offers to queues on Redis beside a bare script that looks at the length and adds
+    ///
+    /// The bare script compares XLEN (LLEN) with a bound, then adds or refuses: no settings, no
+    /// time, nothing counted. Offers are refused by a full queue, or accepted: one in each call, one
+    /// at a time and 32 at a time; and by many tasks on one connection, where offers share calls.
+    /// Each ratio is the median of the ratios within a turn. It starts its own redis-server and
+    /// stops it again.
+    #[command(
+        after_help = "Example: cargo run --profile dist -p tollgate-bench -- queue --runs 15"
+    )]
+    Queue(BenchQueue),
     /// Measure leases and the deny cache on one Redis
     ///
     /// Four processes of 64 tasks each ask about one hot key at 100000/s, with and without a lease,
@@ -114,6 +125,26 @@ pub(crate) enum Bench {
         #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
         keys: u32,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchQueue {
+    /// Offers of each kind per run; a quarter of them one at a time
+    #[arg(long, default_value_t = 20_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
+    pub(crate) offers: u32,
+
+    /// How many tasks share one connection
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) tasks: u32,
+
+    /// Turns; the medians count
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

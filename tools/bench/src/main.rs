@@ -18,6 +18,7 @@ mod lease;
 mod memory;
 mod on_redis;
 mod processor;
+mod queue;
 mod redis_benchmark;
 mod redis_server;
 mod resp;
@@ -52,6 +53,7 @@ fn measure(bench: Bench) -> Result<u8> {
         Bench::Resp(args) => resp::resp(&args),
         Bench::Grpc(args) => grpc::grpc(&args),
         Bench::Holds(args) => holds::holds(&args),
+        Bench::Queue(args) => queue::queue(&args),
         Bench::Lease(args) => lease::lease(&args),
         Bench::LeaseNode(args) => lease::ask(&args),
         Bench::BareGrpc { port, threads } => grpc::serve_bare(port, threads),

@@ -154,6 +154,13 @@ impl Job {
         Some(DedupRecord { of: id, id: once.into() })
     }
 
+    /// Whether it is a body and no more: it has no id, no deadline and no client.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_plain(&self) -> bool {
+        let Self { body: _, dedup_id, client, deadline, is_revived: _, original_dedup } = self;
+        dedup_id.is_none() && client.is_none() && deadline.is_none() && original_dedup.is_none()
+    }
+
     #[cfg(feature = "redis")]
     pub(crate) fn original_dedup(&self) -> Option<&DedupRecord> {
         self.original_dedup.as_ref()

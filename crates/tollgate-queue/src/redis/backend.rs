@@ -39,7 +39,9 @@ impl Backend for RedisQueues {
             return Ok(Vec::new());
         }
         let call = offer::call(&self.0.prefix, self.0.layout, queue, producer, jobs);
-        let answer = self.call(&self.0.offer, call).await?;
+        // Plain jobs that are offered at the same time share a call.
+        let shared = matches!(jobs, [job] if job.is_plain()).then_some(&self.0.offers);
+        let answer = self.call_shared(&self.0.offer, shared, call).await?;
         let [after, depth, ids @ ..] = &answer[..] else { return Err(unexpected_reply()) };
         let (retry_after, mut depth) = (optional_wait(after)?, unsigned(depth)?);
         let mut offered = Vec::with_capacity(ids.len());

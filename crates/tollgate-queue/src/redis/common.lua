@@ -38,6 +38,15 @@ local function drain(now, at, left, before)
   return at, left, before
 end
 
+-- Microseconds until one more will probably have left; -1 where none has of late. From what `meta`
+-- has of the queue: the settings of the first producer, which made it; the window of ten seconds, how
+-- many left in it and in the one before; and whether somebody else holds what counts as waiting.
+local function until_room(was)
+  local now = clock()
+  local _, left, before = drain(now, was[2], was[3], was[4])
+  return left + before > 0 and math.ceil((10000000 + now % 10000000) / (left + before)) or -1
+end
+
 -- The fields of `meta` when this many more have left.
 local function note_left(notes, count, now, was_at, was_left, was_before)
   local at, left, before = drain(now, was_at, was_left, was_before)
@@ -61,6 +70,12 @@ end
 -- same.
 local function ring()
   redis.pcall('PUBLISH', string.sub(meta, 1, -5) .. 'wake', '')
+end
+
+-- Whether a worker may wait for a job to come, where so many did before it. It does not while there
+-- is one that it could take.
+local function may_wait(was, depth, all)
+  return all or was[5] or depth <= 0
 end
 
 -- How often a job that is out was delivered, whether it is held, and why it failed last.

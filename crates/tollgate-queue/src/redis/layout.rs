@@ -35,6 +35,23 @@ impl Layout {
         }
     }
 
+    /// The parts of scripts that differ: the variable of the key where jobs wait, the fields of
+    /// `meta` that an offer reads, and how many wait, with those that are out when `all`.
+    pub(super) fn fill(self) -> [&'static str; 3] {
+        match self {
+            Self::Stream => [
+                "jobs",
+                "'offering', 'window', 'left', 'before', 'held'",
+                "call('XLEN', jobs) - (all and 0 or call('ZCARD', out))",
+            ],
+            Self::List => [
+                "waiting",
+                "'offering', 'window', 'left', 'before', 'held', 'ms', 'number', 'accepted'",
+                "call('LLEN', waiting) + (all and call('ZCARD', out) or 0)",
+            ],
+        }
+    }
+
     /// The names of the keys, in the order in which scripts take them: first those of an offer,
     /// then those of `done`.
     pub(super) fn keys(self) -> &'static [&'static str] {
@@ -59,8 +76,9 @@ impl Layout {
     }
 }
 
-/// The number of keys that an offer needs.
+/// The number of keys that an offer needs, and that one of plain jobs needs.
 pub(super) const OFFER_KEYS: usize = 6;
+pub(super) const PLAIN_OFFER_KEYS: usize = 3;
 
 /// The subject of a queue's rate limit, which is also the hash tag of its keys.
 pub(super) fn subject(queue: &str) -> Result<Subject, Error> {

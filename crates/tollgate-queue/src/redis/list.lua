@@ -4,7 +4,7 @@
 -- bodies   of each that is out, who has it or had it last, and its fields: `5:wendy,FIELDS`
 -- The ids are made here: `ms` and `number` of `meta` are those of the last.
 -- done     those that were done and are kept: the id, how often it was delivered, the fields
-local waiting, done, bodies, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local done, bodies, dead, graves = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local FORM, LAST = 'list', 11
 local last_ms, last_number, were, ms_text = 0, 0, 0, nil
 
@@ -12,7 +12,7 @@ local last_ms, last_number, were, ms_text = 0, 0, 0, nil
 local function typed(last)
   call('LLEN', waiting)
   call('ZCARD', out)
-  if call('EXISTS', unpack(KEYS, 4, last)) > 0 then
+  if last > 3 and call('EXISTS', unpack(KEYS, 4, last)) > 0 then
     for place = 4, math.min(last, 7) do
       call('HLEN', KEYS[place])
     end
@@ -27,18 +27,10 @@ local function typed(last)
   end
 end
 
--- The settings of the first producer, which made the queue.
-local function made_with()
-  local was = call('HMGET', meta, 'offering', 'ms', 'number', 'accepted')
-  last_ms, last_number = tonumber(was[2] or 0), tonumber(was[3] or 0)
-  were = tonumber(was[4] or 0)
-  return was[1]
-end
-
--- How many wait; with those that are out, when `all`.
-local function depth(all)
-  local there = call('LLEN', waiting)
-  return all and there + call('ZCARD', out) or there
+-- What is known of the job that was put last, from what `meta` has of the queue.
+local function known(was)
+  last_ms, last_number = tonumber(was[6] or 0), tonumber(was[7] or 0)
+  were, ms_text = tonumber(was[8] or 0), nil
 end
 
 -- How many could be delivered, at most this many.
@@ -46,8 +38,8 @@ local function undelivered(many)
   return math.min(many, depth(false))
 end
 
--- Adds a job of this word of ARGV.
-local function put(from)
+-- Adds a job of this word of ARGV, by this way to call a command.
+local function put(by, from)
   local ms = math.floor(clock() / 1000)
   if ms > last_ms then
     last_ms, last_number, ms_text = ms, 0, nil
@@ -56,7 +48,10 @@ local function put(from)
   end
   ms_text = ms_text or string.format('%.0f', last_ms)
   local id = string.format('%s-%.0f', ms_text, last_number)
-  write('RPUSH', waiting, id .. ' ' .. ARGV[from])
+  local is = by('RPUSH', waiting, id .. ' ' .. ARGV[from])
+  if type(is) == 'table' then
+    return is
+  end
   were = were + 1
   return id
 end
@@ -66,9 +61,10 @@ local function put_last()
   call('HSET', meta, 'ms', ms_text, 'number', last_number, 'accepted', were)
 end
 
--- Whether a job without more is put by one command, or all that follows it may be called.
-local function puts_alone()
-  return may('HSET')
+-- Whether all that follows the first job may be called.
+local function may_say()
+  local is_there, is_so = pcall(redis.acl_check_cmd, 'HSET', meta, meta)
+  return is_there and is_so
 end
 
 -- How many were added, ever.

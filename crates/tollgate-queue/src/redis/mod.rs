@@ -29,12 +29,14 @@ use parking_lot::Mutex;
 use tollgate::engine::Mode;
 use tollgate::{Clock, LimitSet};
 use tollgate_redis::compose::{self, Check, Parts};
-use tollgate_redis::{KeyPrefix, Options, Script, ScriptClient, ScriptReply, Subscription};
+use tollgate_redis::{
+    KeyPrefix, Options, Script, ScriptClient, ScriptReply, SharedScript, Subscription,
+};
 
 use self::call::ScriptCall;
 use self::layout::key_start;
 use self::reply::check_reply;
-use self::script::{ALLOW_OOM, READ_ONLY, script};
+use self::script::{ALLOW_OOM, READ_ONLY, offers_script, script};
 use self::value::{text, unexpected_reply};
 use crate::error::Error;
 
@@ -51,6 +53,7 @@ struct Shared {
     layout: Layout,
     test_clock: Option<Box<dyn Clock>>,
     offer: Script,
+    offers: SharedScript,
     ack: Script,
     settle: Script,
     inspect: Script,
@@ -131,6 +134,8 @@ impl RedisQueues {
         let script =
             |flags: &str, body: &str| script(layout, flags, "", body, test_clock.is_some());
         let offer = script("", offer::SCRIPT);
+        let (single, has_test_clock) = (offer.clone(), test_clock.is_some());
+        let offers = SharedScript::new(move || offers_script(layout, &single, has_test_clock));
         let ack = script(ALLOW_OOM, include_str!("ack.lua"));
         let settle = script(ALLOW_OOM, include_str!("settle.lua"));
         let inspect = script(ALLOW_OOM, include_str!("inspect.lua"));
@@ -145,6 +150,7 @@ impl RedisQueues {
             layout,
             test_clock,
             offer,
+            offers,
             ack,
             settle,
             inspect,
@@ -226,15 +232,20 @@ impl RedisQueues {
         Ok(rate_script)
     }
 
-    async fn call(
+    async fn call(&self, script: &Script, ask: ScriptCall<'_>) -> Result<Vec<ScriptReply>, Error> {
+        self.call_shared(script, None, ask).await
+    }
+
+    async fn call_shared(
         &self,
         script: &Script,
+        shared: Option<&SharedScript>,
         mut ask: ScriptCall<'_>,
     ) -> Result<Vec<ScriptReply>, Error> {
         if let Some(clock) = &self.0.test_clock {
             ask.args.push(clock.now().as_micros().to_string().into_bytes());
         }
-        let answer = self.0.caller.call(script, &ask.keys, &ask.args).await?;
+        let answer = self.0.caller.call_shared(script, shared, &ask.keys, &ask.args).await?;
         check_reply(self.0.layout, &ask, &answer)?;
         Ok(answer)
     }

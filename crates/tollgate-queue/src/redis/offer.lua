@@ -3,34 +3,72 @@
 -- job that is to be accepted once, has a deadline or a client, says `WORDS KEY US CLIENT`: which of
 -- the keys after the sixth it is remembered at, or 0; us of the deadline, or nothing; and the
 -- client with a blank before it, or nothing. `WORDS+` says that one word more follows: what a job that
--- was dead was accepted once under before.
+-- was dead was accepted once under before. Plain jobs need three keys alone; the two arguments before
+-- the jobs are left out then.
 -- Answers how long to wait where it is full, or -1, and the depth there was before; then of each
 -- job its id, `=ID` where it is known, nothing where it is full, or `!N` where N of its client are
 -- as many as may be.
+local call, $JOBS, out, meta = redis.call, KEYS[1], KEYS[2], KEYS[3]
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
--- Whether the whole call is written by one command, which the server refuses as a whole: jobs
--- without extras, of which all or none fit into a queue that exists.
-local function is_one_write(is_made, depth)
-  local at, jobs, last = 7, 0, #ARGV - $TAIL
-  while is_made and at <= last do
-    local words = tonumber(ARGV[at])
-    is_made = words
-    at, jobs = at + (words or 0) + 1, jobs + 1
+local was = call('HMGET', meta, $MADE)
+local made, depth = was[1], $DEPTH
+local first, last = #KEYS == 3 and 5 or 7, #ARGV - $TAIL
+
+-- First what floods bring, before this script makes its functions, which take longer: a queue that
+-- is there and is full refuses all, unless some may be known. Where the server refuses to count it,
+-- the rest says so.
+if made == settings and depth >= bound and #KEYS <= 6 then
+  local answer, at, refused = {ARGV[1], -1, depth}, first, 0
+  while at <= last do
+    local words, before = tonumber(ARGV[at]), ''
+    if not words then
+      words, before = string.match(ARGV[at], '^(%d+)(%+?)')
+    end
+    at, refused = at + words + #before + 1, refused + 1
+    answer[3 + refused] = ''
   end
-  return is_made and (depth >= bound or depth + jobs <= bound and puts_alone())
+  if was[2] then
+$UNTIL_ROOM
+    answer[2] = until_room(was)
+  end
+  -- A number is made a text again, which takes as long as a command of its own.
+  if type(redis.pcall('HINCRBY', meta, 'refused', refused == 1 and '1' or refused)) == 'number' then
+    return answer
+  end
 end
+$THEN
+-- Or all have room, and are plain: one command writes them, which the server refuses as a whole.
+known(was)
+if made == settings and may_say() then
+  local at, added = first, 0
+  while at and at <= last do
+    local words = tonumber(ARGV[at])
+    at, added = words and at + words + 1, added + 1
+  end
+  local id = at and depth + added <= bound and put(redis.pcall, first + 1, first + ARGV[first])
+  if type(id) == 'string' then
+    local answer = {nonce, -1, depth, id}
+    at = first + ARGV[first] + 1
+    while at <= last do
+      answer[#answer + 1] = put(call, at + 1, at + ARGV[at])
+      at = at + ARGV[at] + 1
+    end
+    put_last()
+    if may_wait(was, depth, all) then
+      ring()
+    end
+    return answer
+  end
+end
+$THEN
 local remembered = {}
 for place = 7, #KEYS do
   remembered[KEYS[place]] = call('GET', KEYS[place])
 end
-local made = made_with()
-local depth = depth(all)
-if not is_one_write(made == settings, depth) then
-  typed(6)
-  local lacks = refusal()
-  if lacks then
-    return lacks
-  end
+typed(math.min(6, #KEYS))
+local lacks = refusal()
+if lacks then
+  return lacks
 end
 if made ~= settings then
   local other = other_form(call('HGET', meta, 'form')) or made and {nonce, 'settings', made}
@@ -42,7 +80,7 @@ if made ~= settings then
 end
 local answer, place = {nonce, -1, depth}, 3
 local added, refused, known = 0, 0, 0
-local at, last, per_client = 7, #ARGV - $TAIL, tonumber(ARGV[6])
+local at, per_client = first, first == 7 and tonumber(ARGV[6])
 while at <= last do
   local words = tonumber(ARGV[at])
   local id, key, deadline, client, now, before
@@ -69,7 +107,7 @@ while at <= last do
     refused = refused + 1
     id = '!' .. counted(client, all)
   else
-    id = put(at + 1, at + words)
+    id = put(write, at + 1, at + words)
     added = added + 1
     if client then
       call('HSET', clients, id, 'w' .. client)
@@ -97,18 +135,13 @@ while at <= last do
 end
 if added > 0 then
   put_last()
-  ring()
-end
-if refused + known > 0 then
-  count('refused', refused)
-  count('known', known)
-  if refused > 0 then
-    local now = clock()
-    local is = call('HMGET', meta, 'window', 'left', 'before')
-    local _, left, before = drain(now, is[1], is[2], is[3])
-    if left + before > 0 then
-      answer[2] = math.ceil((10000000 + now % 10000000) / (left + before))
-    end
+  if may_wait(was, depth, all) then
+    ring()
   end
+end
+count('refused', refused)
+count('known', known)
+if refused > 0 then
+  answer[2] = until_room(was)
 end
 return answer

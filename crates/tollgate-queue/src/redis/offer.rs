@@ -4,7 +4,7 @@ use tollgate_redis::KeyPrefix;
 
 use super::body;
 use super::call::{ExpectedSettings, ScriptCall, args};
-use super::layout::{Layout, OFFER_KEYS, dedup_key, keys};
+use super::layout::{Layout, OFFER_KEYS, PLAIN_OFFER_KEYS, dedup_key, keys};
 use super::reply::with_layout;
 use super::script::script;
 use crate::error::Error;
@@ -16,6 +16,23 @@ use crate::settings::ProducerSettings;
 pub(super) const SCRIPT: &str = include_str!("offer.lua");
 
 pub(super) fn call<'s>(
+    prefix: &KeyPrefix,
+    layout: Layout,
+    queue: &'s str,
+    settings: &'s ProducerSettings,
+    jobs: &[Job],
+) -> ScriptCall<'s> {
+    let mut call = complete_call(prefix, layout, queue, settings, jobs);
+    if jobs.iter().all(Job::is_plain) {
+        call.keys.truncate(PLAIN_OFFER_KEYS);
+        // How long ids are remembered, and the bound for each client.
+        call.args.drain(3..5);
+    }
+    call
+}
+
+/// The same with the keys that any job needs.
+fn complete_call<'s>(
     prefix: &KeyPrefix,
     layout: Layout,
     queue: &'s str,
@@ -36,7 +53,7 @@ pub(super) fn call<'s>(
         args.push(Vec::new());
         let mut says = body::encode(layout, job.body(), &mut args).to_string();
         let client = job.client_name();
-        if job.requested_dedup_id().is_some() || job.deadline_us().is_some() || client.is_some() {
+        if !job.is_plain() {
             let mut key = 0;
             if let Some(dedup) = job.requested_dedup_id() {
                 keys.push(dedup_key(prefix, queue, dedup));
@@ -99,7 +116,9 @@ impl OfferCall {
     ) -> Result<Self, Error> {
         Queue::new(MemoryQueues::new(), queue)?;
         settings.check()?;
-        let call = call(prefix, Layout::Stream, queue, settings, std::slice::from_ref(job));
+        // Also for jobs to which whoever prints it adds something.
+        let call =
+            complete_call(prefix, Layout::Stream, queue, settings, std::slice::from_ref(job));
         let text = |word| String::from_utf8(word);
         let args = call.args.into_iter().map(text).collect::<Result<_, _>>();
         let args = args.map_err(|_| Error::invalid("a job of bytes: give fields".to_owned()))?;

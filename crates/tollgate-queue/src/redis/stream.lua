@@ -1,14 +1,14 @@
 -- The shelf of a queue whose jobs lie in a stream:
 -- jobs     those that wait and those that are out; its group `workers` has delivered the latter
 -- done     those that were done and are kept: their fields after `@id` and `@deliveries`
-local jobs, done, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
+local done, dead, graves = KEYS[8], KEYS[9], KEYS[10]
 local FORM, LAST = 'stream', 10
 
 -- Fails where a key holds something else, before anything is written. `last` is the script's last key.
 local function typed(last)
   call('XLEN', jobs)
   call('ZCARD', out)
-  if call('EXISTS', unpack(KEYS, 4, last)) > 0 then
+  if last > 3 and call('EXISTS', unpack(KEYS, 4, last)) > 0 then
     for place = 4, math.min(last, 7) do
       call('HLEN', KEYS[place])
     end
@@ -22,15 +22,8 @@ local function typed(last)
   end
 end
 
--- The settings of the first producer, which made the queue.
-local function made_with()
-  return call('HGET', meta, 'offering')
-end
-
--- How many wait; with those that are out, when `all`.
-local function depth(all)
-  local there = call('XLEN', jobs)
-  return all and there or there - call('ZCARD', out)
+-- What is known of the job that was put last: the stream knows it.
+local function known()
 end
 
 -- How many could be delivered, at most this many: jobs that somebody else holds count as waiting,
@@ -64,16 +57,17 @@ local function given_id()
   return string.format('%.0f-*', ms)
 end
 
--- Adds a job of these words of ARGV. The server makes ids that grow also when its clock goes back.
-local function put(from, to)
-  return write('XADD', jobs, $ID, unpack(ARGV, from, to))
+-- Adds a job of these words of ARGV, by this way to call a command. The server makes ids that grow
+-- also when its clock goes back.
+local function put(by, from, to)
+  return by('XADD', jobs, $ID, unpack(ARGV, from, to))
 end
 
 local function put_last()
 end
 
--- Whether a job without more is put by one command, or all that follows it may be called.
-local function puts_alone()
+-- Whether all that follows the first job may be called: nothing does.
+local function may_say()
   return true
 end
 

@@ -6,7 +6,7 @@
 local visibility, worker, most = tonumber(ARGV[3]), ARGV[6], tonumber(ARGV[7])
 local LOOK = 256
 local was = call('HMGET', meta, 'form', 'working', 'all', 'delivered', 'window', 'left', 'before',
-  'paused', 'looked')
+  'paused', 'looked', 'held')
 local other = other_form(was[1])
 if other then
   return other
@@ -170,7 +170,8 @@ end
 -- waiting. Where more waits that is looked for as well, once in each visibility timeout.
 local is_last = delivered < most and granted == there and not is_cut
 local is_time = FORM == 'stream' and now - tonumber(was[9] or 0) >= visibility
-if (is_last or is_time) and depth(false) > 0 then
+local is_held = (is_last or is_time) and depth(false) > 0
+if is_held then
   local adopted, is_all = adopt(string.format('%.0f', now), visibility)
   come_out(adopted)
   if #adopted > 0 then
@@ -181,6 +182,12 @@ if (is_last or is_time) and depth(false) > 0 then
   if FORM == 'stream' and is_all then
     call('HSET', meta, 'looked', string.format('%.0f', now))
   end
+end
+-- Offers wake workers where none waits that they could take, which the depth alone does not say then.
+if is_last and is_held and not was[10] then
+  call('HSET', meta, 'held', '1')
+elseif is_last and was[10] and not is_held then
+  call('HDEL', meta, 'held')
 end
 -- Nothing is there: what is known of jobs that wait still, somebody else has taken away.
 if delivered == 0 and not is_cut and call('EXISTS', clients, onces) > 0 and depth(true) == 0 then

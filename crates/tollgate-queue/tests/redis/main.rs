@@ -9,6 +9,7 @@ mod parity;
 mod prefix;
 mod refused;
 mod server_state;
+mod shared;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};

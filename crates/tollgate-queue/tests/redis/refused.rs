@@ -13,12 +13,14 @@ use tollgate_testbed::{RedisServer, Reply};
 
 use crate::{FORMS, own, queues};
 
-const OPERATIONS: [&str; 13] = [
+const OPERATIONS: [&str; 15] = [
     "offer",
     "offer plain",
     "offer plain ones",
     "offer too many",
     "offer more",
+    "offer at once",
+    "offer at once again",
     "take",
     "nack",
     "bury",
@@ -91,6 +93,12 @@ async fn operate(
         "offer too many" => drop(producer.offer_all(&vec![Job::new(); 30]).await?),
         "offer more" => {
             drop(producer.offer_all(&[Job::new(), job("the last"), Job::new()]).await?);
+        }
+        // They share a call from the second time on, when the server has the script for it.
+        "offer at once" | "offer at once again" => {
+            let job = Job::new();
+            let offers = tokio::join!(producer.offer(&job), producer.offer(&job));
+            let _ = (offers.0?, offers.1?);
         }
         "take" => drop(consumer.take("w", 2).await?),
         "nack" => drop(consumer.nack(held, Duration::ZERO, "no").await?),

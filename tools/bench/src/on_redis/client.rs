@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -12,11 +11,9 @@ use tollgate::Limiter;
 use tollgate::StoreError;
 use tollgate_redis::{Options, RedisStore, Script};
 
+use super::PATIENCE;
 use super::bench::{Bench, WIDE, ours, script, subjects};
 use super::server::failed;
-
-/// Long enough for the last of many pipelined ones.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two connections to one server, asked the same.
 pub(super) struct Clients {
@@ -25,6 +22,15 @@ pub(super) struct Clients {
     script: Arc<Script>,
     /// The subjects, each with its key.
     subjects: Arc<[(String, String)]>,
+}
+
+/// A connection of redis-rs alone.
+pub(crate) async fn connect_bare(url: &str) -> Result<MultiplexedConnection, StoreError> {
+    let info = url.into_connection_info().map_err(failed)?;
+    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let client = redis::Client::open(info).map_err(failed)?;
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)
 }
 
 impl Bench {
@@ -39,16 +45,12 @@ impl Bench {
         let script = script(&limits)?;
         let options = Options::from_url(&self.url)?.deadline(PATIENCE);
         let store = RedisStore::builder(options).run_now(&self.run).connect().await?;
-        let info = self.url.as_str().into_connection_info().map_err(failed)?;
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        let client = redis::Client::open(info).map_err(failed)?;
-        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-        let bare = client.get_multiplexed_async_connection_with_config(&config).await;
+        let bare = connect_bare(&self.url).await?;
         self.server.owns(subjects.iter().map(|(_, key)| key));
         self.server.ask(redis::cmd("SCRIPT").arg("LOAD").arg(script.text()))?;
         Ok(Clients {
             limiter: Arc::new(Limiter::new(limits, store)),
-            bare: bare.map_err(failed)?,
+            bare,
             script: Arc::new(script),
             subjects: subjects.into(),
         })

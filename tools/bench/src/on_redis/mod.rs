@@ -27,6 +27,9 @@ mod server;
 use bench::{Bench, Figures, Offers, Plan, Row};
 use client::Clients;
 
+pub(crate) use client::connect_bare;
+pub(crate) use server::{Answers, Questions, Server, failed};
+
 /// The minimum share of the bare client's throughput that the store has to reach.
 const CLIENT_AT_LEAST: f64 = 0.9;
 
@@ -37,7 +40,7 @@ const BYTES_AT_MOST: f64 = 16.0;
 const QUEUES: usize = 1_000;
 
 /// How long the server may take for the questions before anything is measured.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So many times the checks of a run are asked by the client: it is faster, being many.
 const CLIENT_CHECKS: usize = 5;

@@ -14,26 +14,28 @@ const SHARE: f64 = 0.99;
 const BATCH: usize = 1_000;
 
 /// A server that is measured. Its keys are removed when it is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     connection: redis::Connection,
-    pub(super) keys: Keys,
+    pub(crate) keys: Keys,
     written: Vec<String>,
 }
 
 /// A script with its questions, packed.
-pub(super) struct Probe {
-    pub(super) name: String,
+pub(crate) struct Probe {
+    pub(crate) name: String,
     packs: Vec<Vec<u8>>,
     depth: usize,
     admits: bool,
     answers: Answers,
     checks: usize,
-    pub(super) times_us: Vec<f64>,
+    pub(crate) times_us: Vec<f64>,
+    /// The time within the script, in microseconds of the clock.
+    pub(crate) scripts_us: Vec<f64>,
 }
 
 /// How a question is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answers {
+pub(crate) enum Answers {
     /// As a check: how much was granted.
     Check,
     /// As this many checks in one call: a list of their answers.
@@ -84,41 +86,41 @@ impl Answers {
 }
 
 /// The questions of a probe.
-pub(super) struct Questions<'q> {
-    pub(super) script: &'q Script,
+pub(crate) struct Questions<'q> {
+    pub(crate) script: &'q Script,
     /// The keys of each call.
-    pub(super) keys: &'q [Vec<String>],
-    pub(super) args: &'q [String],
-    pub(super) admits: bool,
-    pub(super) answers: Answers,
+    pub(crate) keys: &'q [Vec<String>],
+    pub(crate) args: &'q [String],
+    pub(crate) admits: bool,
+    pub(crate) answers: Answers,
     /// How many calls in one pack.
-    pub(super) depth: usize,
+    pub(crate) depth: usize,
     /// How many questions in one run.
-    pub(super) checks: usize,
+    pub(crate) checks: usize,
 }
 
-pub(super) fn failed(error: redis::RedisError) -> StoreError {
+pub(crate) fn failed(error: redis::RedisError) -> StoreError {
     StoreError::permanent(format!("the server that is measured: {error}")).because(error)
 }
 
 impl Server {
-    pub(super) fn connect(url: &str, keys: Keys) -> Result<Self, StoreError> {
+    pub(crate) fn connect(url: &str, keys: Keys) -> Result<Self, StoreError> {
         let client = redis::Client::open(url).map_err(failed)?;
         Ok(Self { connection: client.get_connection().map_err(failed)?, keys, written: Vec::new() })
     }
 
     /// Says that these keys are ours, to be removed at the end.
-    pub(super) fn owns<'k>(&mut self, keys: impl IntoIterator<Item = &'k String>) {
+    pub(crate) fn owns<'k>(&mut self, keys: impl IntoIterator<Item = &'k String>) {
         self.written.extend(keys.into_iter().cloned());
     }
 
-    pub(super) fn ask(&mut self, command: &redis::Cmd) -> Result<Value, StoreError> {
+    pub(crate) fn ask(&mut self, command: &redis::Cmd) -> Result<Value, StoreError> {
         self.connection.req_command(command).map_err(failed)
     }
 
     /// Loads the script and packs the questions; asks each once, so that the measured ones have
     /// their state in place.
-    pub(super) fn probe(
+    pub(crate) fn probe(
         &mut self,
         name: &str,
         questions: &Questions<'_>,
@@ -139,7 +141,16 @@ impl Server {
         let (depth, checks) = (*depth, (*checks).max(*depth));
         let name = name.to_owned();
         let (admits, answers) = (*admits, *answers);
-        let probe = Probe { name, packs, depth, admits, answers, checks, times_us: Vec::new() };
+        let probe = Probe {
+            name,
+            packs,
+            depth,
+            admits,
+            answers,
+            checks,
+            times_us: Vec::new(),
+            scripts_us: Vec::new(),
+        };
         for pack in &probe.packs {
             self.send(&probe, pack)?;
         }
@@ -147,9 +158,10 @@ impl Server {
     }
 
     /// One run: the cost of a check for the server.
-    pub(super) fn run(&mut self, probe: &mut Probe) -> Result<(), StoreError> {
+    pub(crate) fn run(&mut self, probe: &mut Probe) -> Result<(), StoreError> {
         let packed = probe.depth * probe.answers.each();
         let packs = probe.checks.div_ceil(packed);
+        let in_script = self.in_scripts()?;
         let before = self.cpu()?;
         let mut expected = 0;
         for pack in probe.packs.iter().cycle().take(packs) {
@@ -157,6 +169,7 @@ impl Server {
         }
         let asked = (packs * packed) as f64;
         let seconds = self.cpu()? - before;
+        let in_script = self.in_scripts()? - in_script;
         if (expected as f64) < asked * SHARE {
             let verdict = if probe.admits { "admitted" } else { "denied" };
             return Err(StoreError::permanent(format!(
@@ -165,6 +178,7 @@ impl Server {
             )));
         }
         probe.times_us.push(seconds * 1e6 / asked);
+        probe.scripts_us.push(in_script / asked);
         Ok(())
     }
 
@@ -183,15 +197,27 @@ impl Server {
 
     /// The processor time that the server has used, in seconds: of the thread that answers where
     /// the server reports it (from 7.0 on).
-    fn cpu(&mut self) -> Result<f64, StoreError> {
+    pub(crate) fn cpu(&mut self) -> Result<f64, StoreError> {
         let info: String =
             redis::cmd("INFO").arg("cpu").query(&mut self.connection).map_err(failed)?;
         cpu_s(&info)
             .ok_or_else(|| StoreError::permanent("the server does not report its usage: INFO cpu"))
     }
 
+    /// The time that the server was in scripts, in microseconds.
+    fn in_scripts(&mut self) -> Result<f64, StoreError> {
+        let info: String =
+            redis::cmd("INFO").arg("commandstats").query(&mut self.connection).map_err(failed)?;
+        let of = |line: &str| {
+            let (_, rest) = line.strip_prefix("cmdstat_evalsha:")?.split_once("usec=")?;
+            rest.split_once(',')?.0.parse().ok()
+        };
+        // Before the first call it reports none.
+        Ok(info.lines().find_map(of).unwrap_or(0.0))
+    }
+
     /// The name that the server reports.
-    pub(super) fn name(&mut self) -> Result<String, StoreError> {
+    pub(crate) fn name(&mut self) -> Result<String, StoreError> {
         let info: String =
             redis::cmd("INFO").arg("server").query(&mut self.connection).map_err(failed)?;
         let of = |name| info.lines().find_map(|line: &str| line.strip_prefix(name)).map(str::trim);
@@ -202,14 +228,14 @@ impl Server {
     }
 
     /// Microseconds since the epoch.
-    pub(super) fn now_us(&mut self) -> Result<u64, StoreError> {
+    pub(crate) fn now_us(&mut self) -> Result<u64, StoreError> {
         let (seconds, micros): (u64, u64) =
             redis::cmd("TIME").query(&mut self.connection).map_err(failed)?;
         Ok(seconds * 1_000_000 + micros)
     }
 
     /// Puts a list there, for an hour.
-    pub(super) fn fill(&mut self, key: &String, entries: &[Vec<u8>]) -> Result<(), StoreError> {
+    pub(crate) fn fill(&mut self, key: &String, entries: &[Vec<u8>]) -> Result<(), StoreError> {
         const HOUR_MS: u64 = 3_600_000;
         self.owns([key]);
         for batch in entries.chunks(BATCH) {
@@ -219,7 +245,7 @@ impl Server {
     }
 
     /// The bytes of a key, looking at all of it.
-    pub(super) fn bytes(&mut self, key: &str) -> Result<u64, StoreError> {
+    pub(crate) fn bytes(&mut self, key: &str) -> Result<u64, StoreError> {
         let mut command = redis::cmd("MEMORY");
         command.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
         command.query(&mut self.connection).map_err(failed)
@@ -240,7 +266,7 @@ impl Drop for Server {
 
 impl Probe {
     /// The median of the runs.
-    pub(super) fn median_us(&self) -> f64 {
+    pub(crate) fn median_us(&self) -> f64 {
         let mut times = self.times_us.clone();
         times.sort_unstable_by(f64::total_cmp);
         times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
