@@ -26,8 +26,8 @@ struct Shared {
     nonce: AtomicU64,
 }
 
-/// The script that answers several calls of another script in one call ([`ScriptClient::call_shared`]).
-/// Clones are one.
+/// The script that answers several calls of another script in one call
+/// ([`ScriptClient::call_shared`]). Clones are one.
 #[derive(Clone)]
 pub struct SharedScript(Arc<BatchScript>);
 

@@ -84,7 +84,7 @@ pub(crate) enum Bench {
     ///
     /// The bare script compares XLEN (LLEN) with a bound, then adds or refuses: no settings, no
     /// time, nothing counted. Offers are refused by a full queue, or accepted: one in each call, one
-    /// at a time and 32 at a time; and by many tasks on one connection, where offers share calls.
+    /// at a time and 32 at a time; and by many tasks on a connection, where offers share calls.
     /// Each ratio is the median of the ratios within a turn. It starts its own redis-server and
     /// stops it again.
     #[command(

@@ -16,7 +16,7 @@ local first, last = #KEYS == 3 and 5 or 7, #ARGV - $TAIL
 
 -- First what floods bring, before this script makes its functions, which take longer: a queue that
 -- is there and is full refuses all, unless some may be known. Where the server refuses to count it,
--- the rest says so.
+-- the rest gives the reason.
 if made == settings and depth >= bound and #KEYS <= 6 then
   local answer, at, refused = {ARGV[1], -1, depth}, first, 0
   while at <= last do

@@ -13,9 +13,9 @@ pub(super) const READ_ONLY: &str = " flags=no-writes";
 /// The end of a stage of a script, on a line of its own.
 const THEN: &str = "$THEN\n";
 
-/// A script of a queue: its flags, the library functions that it needs, then its own code. Each call
-/// of a script makes its functions when it comes to them, so a script has only those that it needs,
-/// and each of its stages only those that it needs besides.
+/// A script of a queue: its flags, the library functions that it needs, then its own code. Each
+/// call of a script makes its functions when it comes to them, so a script has only those that it
+/// needs, and each of its stages only those that it needs besides.
 pub(super) fn script(
     layout: Layout,
     flags: &str,
@@ -47,8 +47,8 @@ pub(super) fn offers_script(layout: Layout, offer: &Script, has_test_clock: bool
     Script::new(text.replace("$OFFER\n", &offer.function("offer")))
 }
 
-/// A refusal half way would leave a part of a job, so it comes before the first write. A script that
-/// may have only one write looks itself.
+/// A refusal half way would leave a part of a job, so it comes before the first write. A script
+/// that may have only one write looks itself.
 fn rights(stage: &str) -> String {
     let mut rights = format!("{}\n", Script::RIGHTS);
     if !stage.contains("refusal()") {

@@ -11,9 +11,8 @@ use tollgate::Limiter;
 use tollgate::StoreError;
 use tollgate_redis::{Options, RedisStore, Script};
 
-use super::PATIENCE;
 use super::bench::{Bench, WIDE, ours, script, subjects};
-use super::server::failed;
+use super::server::{PATIENCE, failed};
 
 /// Two connections to one server, asked the same.
 pub(super) struct Clients {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
@@ -28,7 +28,7 @@ use bench::{Bench, Figures, Offers, Plan, Row};
 use client::Clients;
 
 pub(crate) use client::connect_bare;
-pub(crate) use server::{Answers, Questions, Server, failed};
+pub(crate) use server::{Answers, PATIENCE, Questions, Server, failed};
 
 /// The minimum share of the bare client's throughput that the store has to reach.
 const CLIENT_AT_LEAST: f64 = 0.9;
@@ -38,9 +38,6 @@ const BYTES_AT_MOST: f64 = 16.0;
 
 /// How many queues take turns: as many as subjects do.
 const QUEUES: usize = 1_000;
-
-/// How long the server may take for the questions before anything is measured.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So many times the checks of a run are asked by the client: it is faster, being many.
 const CLIENT_CHECKS: usize = 5;

@@ -1,5 +1,7 @@
 //! A connection that sends scripts in packs and reads what they cost the server.
 
+use std::time::Duration;
+
 use redis::{ConnectionLike as _, Value};
 use tollgate::StoreError;
 use tollgate_redis::compose::unpack_reply;
@@ -9,6 +11,9 @@ use tollgate_redis::{Keys, Script};
 /// A server that answers wrongly measures nothing: this share of the answers must be as expected.
 /// Not all, for a window may end while a run lasts.
 const SHARE: f64 = 0.99;
+
+/// How long a server may take for an answer: long enough for the last of many pipelined ones.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many keys one command removes.
 const BATCH: usize = 1_000;
