@@ -83,8 +83,9 @@ pub(crate) enum Bench {
     /// Measure offers to queues on Redis beside a bare script that looks at the length and adds
     ///
     /// The bare script compares XLEN (LLEN) with a bound, then adds or refuses: no settings, no
-    /// time, nothing counted. Offers are refused by a full queue, or accepted: one in each call, one
-    /// at a time and 32 at a time; and by many tasks on a connection, where offers share calls.
+    /// time, nothing counted. Offers are refused by a full queue, or accepted. They go one in each
+    /// call, one at a time and 32 at a time; and by many tasks on a connection, where they share
+    /// calls.
     /// Each ratio is the median of the ratios within a turn. It starts its own redis-server and
     /// stops it again.
     #[command(

@@ -48,7 +48,7 @@ pub(super) fn offers_script(layout: Layout, offer: &Script, has_test_clock: bool
 }
 
 /// A refusal half way would leave a part of a job, so it comes before the first write. A script
-/// that may have only one write looks itself.
+/// whose stages before may have only one write looks itself, after them.
 fn rights(stage: &str) -> String {
     let mut rights = format!("{}\n", Script::RIGHTS);
     if !stage.contains("refusal()") {
