@@ -1,7 +1,7 @@
 //! The notation of limits: `[NAME:] N/D [of UNIT] [in ZONE] [from EDGE] [burst B] [precision P]
 //! [rounding R] [refill R] [anchor A] [debt M] [via STRATEGY] [lease L]`,
 //! `[NAME:] N at once [hold D]` or `[NAME:] ban D after N denials in D [up to D]`, joined by `,` or
-//! `;`.
+//! `;`. JSON of handwritten scripts is read too.
 
 use core::ops::Range;
 use core::str::FromStr;
@@ -19,6 +19,7 @@ mod ban;
 mod calendar;
 mod foreign;
 mod hints;
+mod json;
 mod lease;
 mod quota;
 mod reader;
@@ -39,6 +40,9 @@ fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitSet, ParseEr
             format!("the text of the limits has {} bytes", text.len()),
             format!("at most {MAX_TEXT_BYTES} are read"),
         ));
+    }
+    if json::is_json(text) {
+        return json::set(text, strategy);
     }
     if let Some(remedy) = foreign::header(text) {
         return Err(ParseError::whole(text, "a window as in a header names no strategy", remedy));

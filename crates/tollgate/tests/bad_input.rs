@@ -23,7 +23,7 @@ fn limit_error(text: &str) -> String {
 #[test]
 fn bad_limits_are_answered_as_written() {
     let cases: Vec<&str> = include_str!("data/bad_limits.txt").trim_end().split("\n\n").collect();
-    assert_eq!(cases.len(), 109);
+    assert_eq!(cases.len(), 113);
     for case in cases {
         let text = case.lines().nth(1).unwrap().strip_prefix("  ").unwrap();
         assert_eq!(limit_error(text), case);
@@ -102,7 +102,7 @@ fn a_misspelt_word_is_recognised() {
             "unknown strategy `sliding_windows`",
             "did you mean `sliding_window`?",
         ),
-        ("10/s via tokenbucket", "unknown strategy `tokenbucket`", "did you mean `token_bucket`?"),
+        ("10/s via tokenbucket", "unknown strategy `tokenbucket`", "write `via token_bucket`"),
     ] {
         let error = limit_error(text);
         let lines: Vec<&str> = error.lines().collect();

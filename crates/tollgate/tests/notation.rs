@@ -88,7 +88,7 @@ fn what_counts_in_another_way_is_translated() {
         ("10/s via fixed-window", "did you mean `fixed_window`?"),
         ("10/s via moving_window", "write `via sliding_log`"),
         ("10/s via sliding_window_counter", "write `via sliding_window`"),
-        ("10/s via tokenbucket", "did you mean `token_bucket`?"),
+        ("10/s via tokenbucket", "write `via token_bucket`"),
         ("10 per", "a duration is missing"),
         ("10 per gcra", "unknown unit of time"),
         ("10/s burst=", "`burst` needs a value"),

@@ -110,12 +110,13 @@ pub(super) fn strategy(name: &str) -> Option<&'static str> {
             "a leaky bucket that meters is `via gcra`, one that spaces events evenly `via \
              uniform`; one that workers drain is `tollgate queue`"
         }
-        "fixedwindowcounter" | "fixed" | "window" => "write `via fixed_window`",
-        "slidingwindowlog" | "movingwindow" | "log" => "write `via sliding_log`",
+        "fixedwindow" | "fixedwindowcounter" | "fixed" | "window" => "write `via fixed_window`",
+        "slidinglog" | "slidingwindowlog" | "movingwindow" | "log" => "write `via sliding_log`",
         "slidingwindowcounter" | "sliding" | "rollingwindow" => {
             "write `via sliding_window`, or `via sliding_log` for exact counts"
         }
-        "bucket" | "tokens" => "write `via token_bucket`",
+        "slidingwindow" => "write `via sliding_window`",
+        "tokenbucket" | "bucket" | "tokens" => "write `via token_bucket`",
         "spikearrest" | "smooth" | "pacing" => "write `via uniform`",
         "concurrency" | "concurrent" => {
             "how many are at work at once is a limit of its own, written `20 at once`"

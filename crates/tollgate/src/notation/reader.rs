@@ -167,14 +167,23 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn strategy(&self, value: Token<'_>) -> Result<Strategy, ParseError> {
-        Strategy::named(value.text).map_or_else(
-            || {
-                let remedy = foreign::strategy(value.text)
-                    .map_or_else(|| similar_names(value.text), str::to_owned);
-                let what = format!("unknown strategy `{}`", value.text.escape_default());
-                self.fail(value.span(), what, remedy)
-            },
-            Ok,
-        )
+        if let Some(strategy) = Strategy::named(value.text) {
+            return Ok(strategy);
+        }
+        // `via token bucket`: the name goes on after a blank.
+        let next = self.tokens().into_iter().find(|next| next.start > value.start);
+        let next = next.filter(|next| !is_option(next));
+        let both = next.map(|next| value.start..next.span().end);
+        for at in [both, Some(value.span())].into_iter().flatten() {
+            let name = self.text.get(at.clone()).unwrap_or_default();
+            if let Some(remedy) = foreign::strategy(name) {
+                return self.fail(at, unknown(name), remedy);
+            }
+        }
+        self.fail(value.span(), unknown(value.text), similar_names(value.text))
     }
+}
+
+fn unknown(strategy: &str) -> String {
+    format!("unknown strategy `{}`", strategy.escape_default())
 }

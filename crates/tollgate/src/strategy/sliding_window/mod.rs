@@ -4,10 +4,10 @@
 //! The words are the index of the newest bucket with a cost, then `b + 1` counts. Bucket `i` is at
 //! `i mod (b + 1)`. All zeros is fresh.
 
-use crate::limit::{Element, LimitKind, Quota, QuotaError, Rounding, MAX_UNITS};
+use crate::limit::{Element, LimitKind, MAX_UNITS, Quota, QuotaError, Rounding};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
-    Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
+    Cell, Charge, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Recorded, Shape,
     Traits, worst_window,
 };
 use crate::time::{Period, SKEW_US, Time};
@@ -86,14 +86,29 @@ pub(crate) fn default_precision_us(period_us: u64) -> Option<u64> {
     period_us.is_multiple_of(10).then_some(period_us / 10)
 }
 
-/// The next longer precision that divides the duration.
+/// How far from a precision a whole one that divides the duration is looked for.
+const NEAR: u64 = 1_000;
+
+/// A precision near the given one that divides the duration: in the unit in which that was written,
+/// the shorter of two that are equally near; else the next longer one.
 fn divisor(quota: &Quota, precision_us: u64) -> Period {
     let period_us = quota.period.as_micros();
-    let mut buckets = (period_us / precision_us).clamp(1, MAX_BUCKETS);
-    while !period_us.is_multiple_of(buckets) {
-        buckets -= 1;
-    }
-    Period::from_micros(period_us / buckets).unwrap_or(quota.period)
+    let fits = |us: &u64| *us > 0 && period_us.is_multiple_of(*us) && period_us / us <= MAX_BUCKETS;
+    let units = [86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000, 1_000, 1];
+    let unit_us = units.into_iter().find(|us| precision_us.is_multiple_of(*us)).unwrap_or(1);
+    let near = (1..NEAR).flat_map(|steps| {
+        let by_us = steps * unit_us;
+        [precision_us.saturating_sub(by_us), precision_us + by_us]
+    });
+    let found = near.take_while(|us| *us < 2 * period_us).find(fits);
+    let us = found.unwrap_or_else(|| {
+        let mut buckets = (period_us / precision_us).clamp(1, MAX_BUCKETS);
+        while !period_us.is_multiple_of(buckets) {
+            buckets -= 1;
+        }
+        period_us / buckets
+    });
+    Period::from_micros(us).unwrap_or(quota.period)
 }
 
 /// The counts at one time.
@@ -376,8 +391,7 @@ impl super::Step for Step {
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (words, old) = (cell.words(), &*old.words());
         let view = was.view(old, now);
-        let same_buckets =
-            self.precision_us == was.precision_us && self.buckets == was.buckets;
+        let same_buckets = self.precision_us == was.precision_us && self.buckets == was.buckets;
         if same_buckets && !view.stepped_back {
             words.copy_from_slice(old);
             return;
