@@ -31,6 +31,35 @@ fn command(server: &RedisServer, words: &str) {
     server.command(&words);
 }
 
+/// The first offer makes the group: a foreign worker takes, acknowledges and deletes before any
+/// worker of ours was there. A producer without the right to make one offers all the same.
+#[tokio::test]
+async fn the_first_offer_makes_the_group_for_foreign_workers() {
+    let Some(server) = server() else { return };
+    let queue = queue(&server, Layout::Stream).await;
+    let producer = queue.producer(ProducerSettings::new(2)).unwrap();
+    producer.offer(&Job::new().field("n", "1")).await.unwrap();
+    let key: &[u8] = b"tgq1:{queue:q}:jobs";
+    let take: [&[u8]; 7] =
+        [b"XREADGROUP", b"GROUP", b"workers", b"theirs", b"STREAMS", key, b">"];
+    let taken = server.command(&take);
+    let entry = &taken.items()[0].items()[1].items()[0];
+    let id = entry.items()[0].text().unwrap();
+    assert_eq!(entry.items()[1].items()[1].text().as_deref(), Some("1"), "{taken:?}");
+    server.command(&[b"XACK", key, b"workers", id.as_bytes()]);
+    server.command(&[b"XDEL", key, id.as_bytes()]);
+    assert_eq!(queue.stats().await.unwrap().waiting, 0);
+    // Two more fit, and a third does not.
+    for wanted in [true, true, false] {
+        let outcome = producer.offer(&Job::new().field("n", "2")).await.unwrap();
+        assert_eq!(matches!(outcome, OfferOutcome::Accepted { .. }), wanted, "{outcome:?}");
+    }
+    command(&server, "ACL SETUSER default -xgroup|create");
+    let other = Queue::new(queue.backend().clone(), "other").unwrap();
+    let other = other.producer(ProducerSettings::new(2)).unwrap();
+    other.offer(&Job::new().field("n", "1")).await.unwrap();
+}
+
 /// An entry that is not a job becomes a dead letter, and blocks nobody.
 #[tokio::test]
 async fn what_is_no_job_is_a_dead_letter() {

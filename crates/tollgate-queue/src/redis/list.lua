@@ -61,6 +61,10 @@ local function put_last()
   call('HSET', meta, 'ms', ms_text, 'number', last_number, 'accepted', were)
 end
 
+-- A list has no group.
+local function share()
+end
+
 -- Whether all that follows the first job may be called.
 local function may_say()
   local is_there, is_so = pcall(redis.acl_check_cmd, 'HSET', meta, meta)

@@ -77,6 +77,7 @@ if made ~= settings then
   end
   call('HSET', meta, 'form', FORM, 'offering', settings, 'all', ARGV[4])
   bear()
+  share()
 end
 local answer, place = {nonce, -1, depth}, 3
 local added, refused, known = 0, 0, 0

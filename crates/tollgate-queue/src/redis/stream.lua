@@ -66,6 +66,13 @@ end
 local function put_last()
 end
 
+-- Makes the group with the queue, so that workers of other programs find it. The command is not among
+-- those that an offer needs: without that right it is made by the first take.
+local function share()
+  local command = 'XGROUP'
+  redis.pcall(command, 'CREATE', jobs, 'workers', '0', 'MKSTREAM')
+end
+
 -- Whether all that follows the first job may be called: nothing does.
 local function may_say()
   return true
