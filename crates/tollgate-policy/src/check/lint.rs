@@ -8,7 +8,7 @@ use tollgate::{Limit, LimitSet};
 use super::compare::{Work, are_disjoint};
 use crate::cost::{Amount, CostRule};
 use crate::field::Field;
-use crate::model::{Combine, Entry, Policy, Rule, Shard};
+use crate::model::{Combine, Dimension, Entry, Override, Policy, Rule, Shard};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::{Problem, Span};
 use crate::spans::{FileSpans, PolicySpans};
@@ -24,6 +24,7 @@ pub(super) fn limits(
         for (other, at) in entry.overrides.iter().zip(&at.overrides) {
             if let Rule::Limits(limits) = &other.rule {
                 set(&policy.cost, limits, &at.limits, problems);
+                anchors(entry, other, limits, &at.limits, problems);
             }
         }
         // Overrides after one that holds whenever a later one does.
@@ -32,7 +33,7 @@ pub(super) fn limits(
             if !earlier.iter().all(|earlier| work.allows(&earlier.when, &other.when)) {
                 break;
             }
-            let covers = |earlier: &crate::model::Override| {
+            let covers = |earlier: &Override| {
                 earlier.when.iter().all(|mine| other.when.iter().any(|theirs| mine.covers(theirs)))
             };
             if earlier.iter().any(covers) {
@@ -88,6 +89,37 @@ fn set(cost: &CostRule, set: &LimitSet, places: &[Option<Span>], problems: &mut 
             let remedy = format!("`{limit}` has room for {most}: lower the cost");
             problems.push(Problem::warning(at, what, remedy));
         }
+    }
+}
+
+/// Warns of one count under both anchors of its windows. A window that opens with a request begins
+/// again, with all that was counted, each time that the other anchor was asked in between.
+fn anchors(
+    entry: &Entry,
+    other: &Override,
+    limits: &LimitSet,
+    places: &[Option<Span>],
+    problems: &mut Vec<Problem>,
+) {
+    // Where the subject has all that the override looks at, no subject meets both.
+    let is_of_subject = |field: &Field| entry.subject.contains(&Dimension::Field(field.clone()));
+    if other.when.iter().all(|condition| is_of_subject(&condition.field)) {
+        return;
+    }
+    for (limit, at) in limits.limits().iter().zip(places) {
+        let clashes = |usual: &&Limit| {
+            let (usual, own) = (usual.quota(), limit.quota());
+            usual.anchor.is_some() && own.anchor.is_some() && usual.anchor != own.anchor
+        };
+        let same = |usual: &&Limit| usual.identity() == limit.identity();
+        let usual = entry.limits.limits().iter().find(|usual| same(usual) && clashes(usual));
+        let Some(usual) = usual else { continue };
+        problems.push(Problem::warning(
+            *at,
+            format!("`{limit}` and `{usual}` are one count, whose windows open differently"),
+            "a subject that meets both in turn waits longer each time: give both one `anchor`, or \
+             one of them a name",
+        ));
     }
 }
 
