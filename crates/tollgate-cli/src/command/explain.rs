@@ -6,6 +6,8 @@ use serde::Serialize;
 use tollgate::strategy::Shape;
 use tollgate::{Lease, Limit, LimitSet, Quota, Refill, Rounding, Share};
 
+use tollgate_redis::compose::set_tag;
+
 use super::local_share::LocalShare;
 use crate::args::Explain;
 use crate::input;
@@ -29,6 +31,7 @@ struct Meaning {
     burst: String,
     bytes_memory: String,
     bytes_sqlite: String,
+    bytes_redis: String,
     retry: &'static str,
     clock_step: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +56,7 @@ struct Failures {
     memory: &'static str,
     sqlite: &'static str,
     sqlite_sync_full: &'static str,
+    redis: &'static str,
 }
 
 /// Which of several limits of a unit binds.
@@ -79,6 +83,10 @@ const FAILURES: Failures = Failures {
              or is busy for 5 s: an error, exit 2, nothing admitted",
     sqlite_sync_full: "with ?sync=full a power loss loses nothing that was answered, at a disk \
                        flush per check",
+    redis: "a restart keeps what the server has on disk: with `appendonly yes` all but the last \
+            second, without it nothing, and every subject starts fresh; a failover loses what its \
+            replica had not seen; without an answer within the deadline: an error, exit 2, and \
+            nothing is admitted",
 };
 
 pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
@@ -144,6 +152,7 @@ fn meaning(
         sustained: words.sustained,
         burst: words.burst,
         bytes_sqlite: bytes_sqlite(limit),
+        bytes_redis: bytes_redis(limit)?,
         bytes_memory: words.bytes,
         retry: words.retry,
         clock_step,
@@ -167,11 +176,13 @@ fn text(meaning: &Meaning) -> String {
     let mut rows = meaning.rows.clone();
     // The effect of the clock is reported after all sizes.
     let sizes = rows.iter().position(|(name, _)| *name == "clock step").unwrap_or(rows.len());
+    rows.insert(sizes, ("bytes, redis", meaning.bytes_redis.clone()));
     rows.insert(sizes, ("bytes, sqlite", meaning.bytes_sqlite.clone()));
     rows.extend([
         ("fault, memory", meaning.failure.memory.to_owned()),
         ("fault, sqlite", meaning.failure.sqlite.to_owned()),
         ("", meaning.failure.sqlite_sync_full.to_owned()),
+        ("fault, redis", meaning.failure.redis.to_owned()),
     ]);
     if let Some(Leasing { lease, units, nodes, worst_window }) = &meaning.lease {
         let nodes = if *nodes == 1 { "one node".to_owned() } else { format!("{nodes} nodes") };
@@ -213,6 +224,36 @@ fn bytes_sqlite(limit: &Limit) -> String {
         ),
     }
 }
+
+/// An estimate of the bytes of a subject as Redis counts them (`MEMORY USAGE`), with a key of 30
+/// bytes. Its allocator rounds up, and versions differ.
+fn bytes_redis(limit: &Limit) -> Result<String> {
+    let tag = set_tag(&LimitSet::new(vec![limit.clone()])?).len();
+    Ok(match limit.shape() {
+        Shape::Words(words) => {
+            let value = tag + 1 + REDIS_WORD_BYTES * words;
+            format!("about {} per subject with its key", REDIS_KEY_BYTES + value)
+        }
+        Shape::Log => format!(
+            "about {} per subject with its key and {REDIS_EVENT_BYTES} per remembered event, at \
+             most {} of them",
+            REDIS_KEY_BYTES + REDIS_LIST_BYTES + tag,
+            limit.quota().units
+        ),
+    })
+}
+
+/// The bytes of a key of 30 bytes, its entry, its time to live, and the head of its value.
+const REDIS_KEY_BYTES: usize = 96;
+
+/// The bytes of a word; the first has one more.
+const REDIS_WORD_BYTES: usize = 6;
+
+/// The bytes of a list beside its elements.
+const REDIS_LIST_BYTES: usize = 64;
+
+/// The bytes of an event in a list: time, total, and two lengths.
+const REDIS_EVENT_BYTES: usize = 16;
 
 /// The bytes of a state's row without its words: header, ids of the sets, expiry.
 const SQLITE_ROW_BYTES: usize = 28;

@@ -210,3 +210,46 @@ fn a_slot_is_one_where_the_answer_was_lost() {
     assert!(err.contains("closed the connection before it answered"), "{err}");
     assert_eq!(run(&direct, "exit 7").0, 7, "the slot was given back");
 }
+
+/// The estimate of `explain` is near the server's own figure, and the key has as many bytes as it
+/// assumes.
+#[test]
+fn the_explained_bytes_are_those_of_the_server() {
+    let place = Place::new();
+    let Some((_server, url)) = started(&place, &[]) else { return };
+    let subject = "user:01234567890";
+    for (limit, events) in [
+        ("60/m via gcra", 1),
+        ("60/m via fixed_window", 1),
+        ("60/m via sliding_window", 1),
+        ("3600/h precision 60s via sliding_window", 1),
+        ("60/m via sliding_log", 1),
+        ("60/m via sliding_log", 40),
+    ] {
+        for _ in 0..events {
+            place.run(&["check", subject, "--limit", limit, "--store", &url]);
+        }
+        let socket = place.path().join("redis.sock");
+        let keys = redis_cli(&socket, &["KEYS", "*"]);
+        let key = keys.trim();
+        let held: u64 =
+            redis_cli(&socket, &["MEMORY", "USAGE", key, "SAMPLES", "0"]).trim().parse().unwrap();
+        let explained = place.json(&["explain", limit, "--json"]);
+        let text = explained["limits"][0]["bytes_redis"].as_str().unwrap();
+        let number = |word: &str| -> u64 {
+            let (_, rest) = text.split_once(word).unwrap();
+            rest.split(' ').next().unwrap().parse().unwrap()
+        };
+        let log = text.contains("per remembered event");
+        let estimate = number("about ") + if log { events * number("key and ") } else { 0 };
+        let ratio =
+            f64::from(u32::try_from(estimate).unwrap()) / f64::from(u32::try_from(held).unwrap());
+        assert!((0.8..1.25).contains(&ratio), "{limit}: {text}, and {held} by the server");
+        redis_cli(&socket, &["FLUSHALL"]);
+    }
+    let (code, out, _) = place.run(&["explain", "10/s via gcra"]);
+    assert_eq!(code, 0);
+    for row in ["\n  bytes, redis   about ", "\n  fault, redis   a restart keeps"] {
+        assert!(out.contains(row), "{out}");
+    }
+}
