@@ -326,9 +326,15 @@ pub(crate) fn is_cluster(url: &str) -> Result<bool> {
 
 /// The prefix of the keys of the store at this URL; none without one, or in another store.
 pub(crate) fn key_prefix(url: Option<&str>) -> Result<KeyPrefix> {
+    let options = redis_options(url)?;
+    Ok(options.map(|options| options.key_prefix().clone()).unwrap_or_default())
+}
+
+/// The settings of the Redis at this URL; `None` for another store, or without one.
+pub(crate) fn redis_options(url: Option<&str>) -> Result<Option<tollgate_redis::Options>> {
     Ok(match url.filter(|url| !url.is_empty()).map(read).transpose()? {
-        Some(StoreUrl::Redis(options)) => options.key_prefix().clone(),
-        _ => KeyPrefix::default(),
+        Some(StoreUrl::Redis(options)) => Some(options),
+        _ => None,
     })
 }
 

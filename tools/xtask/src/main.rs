@@ -4,6 +4,7 @@ mod binding;
 mod check;
 mod docs;
 mod faults;
+mod from_a_script;
 mod fuzz;
 mod models;
 mod mutate;
@@ -86,6 +87,8 @@ Tasks:
                                   --sample checks the smallest worlds alone, --json prints JSON
                                   --write puts the table into docs/proof.md
                                   --broken makes changes on purpose, each of which must be caught
+  from-a-script [--check]         the table of docs/from-a-script.md, from a real Redis
+                                  --check only compares it
   mutate literals [OPTIONS]       move every integer literal of the strategies by one
   mutate operators [OPTIONS]      cargo-mutants on the strategies
   mutate-lua [OPTIONS]            change every comparison, operator, `and`, `or` and integer of the
@@ -181,10 +184,15 @@ fn run() -> Result<bool> {
             faults::run(&tree, &faults::Options { write, seconds, seed })
         }
         ["models", models @ ..] => check_models(&tree, &words, models),
+        ["from-a-script"] => {
+            words.only("from-a-script", &["check"])?;
+            from_a_script::run(&tree, words.check)
+        }
         ["mutate", ..] | ["mutate-lua"] => mutate(&tree, &words, &path),
         other => bail!(
             "no task `{}`; there are: test, check, tidy, docs, playground, features, crates, \
-             packages, release, wheel, deny, advisories, fuzz, faults, models, mutate literals, \
+             packages, release, wheel, deny, advisories, fuzz, faults, models, from-a-script, \
+             mutate literals, \
              mutate operators, mutate-lua",
             other.join(" ")
         ),

@@ -314,6 +314,9 @@ Secrets come from the environment, so that no process list shows them:
   tollgate scripts 10/s --format lua > limit.lua
   tollgate scripts --on resource:12=\"5/10s via sliding_log\" \\
                    --on consumer:1=\"3/10s via sliding_log\" --shard 12 --answer boolean
+  tollgate scripts --on resource:12=5/10s --on consumer:1=3/10s --shard 12 \\
+                   --arguments \"s n n\" --answer words
+  tollgate scripts \"[[1,10],[60,120],[3600,240,60]]\" --arguments \"json _ cost\"
   tollgate scripts --queue mail --bound 10
   redis-cli --eval limit.lua 'tg1:{user:42}:sliding_log/1s' , 1 0")]
     Scripts(Scripts),

@@ -14,7 +14,7 @@ pub(crate) struct Scripts {
     /// Print the call that offers a job to this queue instead; the queue must be a stream
     #[arg(long, value_name = "NAME", requires = "bound")]
     #[arg(conflicts_with_all = ["limits", "on", "subject", "literal", "strategy", "shard"])]
-    #[arg(conflicts_with_all = ["cost", "peek", "partial", "answer"])]
+    #[arg(conflicts_with_all = ["cost", "peek", "partial", "answer", "arguments"])]
     pub(crate) queue: Option<String>,
 
     #[command(flatten)]
@@ -42,9 +42,28 @@ pub(crate) struct Scripts {
     #[arg(long, value_name = "VALUE")]
     pub(crate) shard: Option<String>,
 
-    /// The store whose keys to print: its `?prefix=` is part of them. Nothing is connected to
+    /// The store whose keys and address to print: its `?prefix=` is part of keys. Nothing is
+    /// connected to
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
+
+    /// Print lines for this host, a name or an address; without it for that of the store
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+
+    /// Print lines for this port; without it for that of the store
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+
+    /// Take the numbers of the limits from each call, so that one script serves all limits of these
+    /// strategies
+    ///
+    /// WORDS are the arguments of the call in their order: `n` units of a limit, `burst`, `s`, `ms`
+    /// or `us` its time (one for all limits, or one for each), `cost`, `nonce`, `json` for the
+    /// limits as `[[1,10],[3600,240,60]]`, `_` for a word that is not read. Without WORDS: `n ms`
+    /// for each limit, and `cost`
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) arguments: Option<String>,
 
     /// The cost of the request, in units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
@@ -58,7 +77,8 @@ pub(crate) struct Scripts {
     #[arg(long)]
     pub(crate) partial: bool,
 
-    /// The answer: the remaining units and the wait for each limit, or 1 and 0
+    /// The answer: the remaining units and the wait for each limit; 1 and 0; or words, such as
+    /// `CONSUMER OVERLIMIT: 3`
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Reply::Verbose)]
     pub(crate) answer: Reply,
 
@@ -72,6 +92,7 @@ pub(crate) struct Scripts {
 pub(crate) enum Reply {
     Verbose,
     Boolean,
+    Words,
 }
 
 /// How a script is printed.

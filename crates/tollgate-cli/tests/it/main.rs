@@ -23,6 +23,7 @@ mod diffing;
 mod doctor;
 mod envoy;
 mod examples;
+mod from_a_script;
 mod hash_key;
 mod health;
 mod help;

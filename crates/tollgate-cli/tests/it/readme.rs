@@ -20,5 +20,5 @@ fn where_to_start_names_commands_that_the_program_takes() {
         assert_eq!((code, err.as_str()), (0, ""), "{start}: {out}");
         found += 1;
     }
-    assert_eq!(found, 8);
+    assert_eq!(found, 9);
 }

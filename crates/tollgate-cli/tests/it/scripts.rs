@@ -31,7 +31,7 @@ pub(crate) fn sh_with(place: &Place, redis_cli: &str, text: &str) -> Output {
 }
 
 /// The lines that a shell prints for this text.
-fn pasted(place: &Place, text: &str) -> Vec<String> {
+pub(crate) fn pasted(place: &Place, text: &str) -> Vec<String> {
     let output = sh(place, text);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && error.is_empty(), "{error}\nfor\n{text}");
@@ -141,6 +141,60 @@ fn the_keys_are_those_of_the_stores_environment() {
     }
     let (code, _, err) = place.run(&["scripts", "1/h", "--store", "redis://h?prefix={a}"]);
     assert!(code == 2 && err.contains("`prefix` takes 1 to 64 letters"), "{err}");
+}
+
+/// The address is in every printed line: that of the store, or another.
+#[test]
+fn the_printed_lines_reach_the_server() {
+    let place = Place::new();
+    let printed_with = |args: &[&str]| printed(&place, &[&["1/h"][..], args].concat());
+    for (args, cli) in [
+        (&["--store", "redis://10.0.0.7"][..], "redis-cli -h 10.0.0.7 -p 6379 "),
+        (&["--store", "redis://h:7000/3"], "redis-cli -h h -p 7000 -n 3 "),
+        (&["--store", "rediss://bob:secret@h:7000"], "redis-cli -h h -p 7000 --tls --user bob "),
+        (&["--store", "unix:///run/a b.sock"], "redis-cli -s '/run/a b.sock' "),
+        (&["--store", "redis+cluster://a:7001,b:7002"], "redis-cli -h a -p 7001 -c "),
+        (&["--store", "redis://h", "--host", "i", "--port", "7"], "redis-cli -h i -p 7 "),
+        (&["--port", "7"], "redis-cli -p 7 "),
+        (&["--host", "::1"], "redis-cli -h ::1 "),
+        (&[], "redis-cli "),
+    ] {
+        let text = printed_with(args);
+        for verb in ["-x SCRIPT LOAD", "EVALSHA", "--eval limit.lua"] {
+            assert!(text.contains(&format!("{cli}{verb} ")), "{args:?}: {text}");
+        }
+        assert!(!text.contains("secret"), "{text}");
+    }
+    let text = printed_with(&["--store", "redis://:secret@h"]);
+    assert!(text.contains("REDISCLI_AUTH") && !text.contains("secret"), "{text}");
+    let text = printed_with(&["--store", "redis+sentinel://h:26379/limits"]);
+    assert!(text.contains("SENTINEL GET-MASTER-ADDR-BY-NAME"), "{text}");
+    let (code, _, err) = place.run(&["scripts", "1/h", "--port", "0"]);
+    assert!(code == 2 && err.contains("give 1 to 65535"), "{err}");
+}
+
+#[test]
+fn the_words_of_a_call_must_fit_the_limits() {
+    let place = Place::new();
+    for (args, says) in [
+        (&["1/h", "--arguments", "n h"][..], "`h` is not a word of a call"),
+        (&["1/h", "--arguments", "cost"], "no word is a number of a limit"),
+        (&["1/1500ms", "--arguments", "n s"], "is not of a whole number of s"),
+        (&["a: 1/s, b: 2/m", "--arguments", "n n s"], "of different times"),
+        (&["a: 1/s, b: 2/m", "--arguments", "n s s"], "as many words are needed"),
+        (&["1/h", "--arguments", "n n ms"], "as many words are needed"),
+        (&["1/h", "--arguments", "n burst ms"], "more often than limits have one"),
+        (&["1/h", "--arguments", "json n"], "leave `n`, `s`, `ms`, `us` out"),
+        (&["1/h", "--arguments", "n cost cost"], "`cost` is written twice"),
+        (&["10/s via sliding_window", "--arguments", "json"], "not of whole seconds"),
+        (&["1/h, ban 1m after 2 denials in 1m", "--arguments", "n"], "is not a rate over a time"),
+        (&["1/h debt 3", "--arguments", "n"], "leave `debt` out"),
+        (&["1/h", "--on", "bob=a: 1/s, b: 2/s", "--arguments", "json"], "different numbers of"),
+    ] {
+        let (code, out, err) = place.run(&[&["scripts"], args].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.starts_with("error: ") && err.contains(says), "{args:?}: {err}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod check;
 mod clock;
 mod form;
 mod kind;
+mod layout;
 mod parts;
 mod rare;
 
@@ -15,6 +16,7 @@ pub use self::check::{Check, ReplyFormat, number_args, shape, unpack_reply};
 pub use self::clock::{Clock, encoded_expiry_ms};
 pub(crate) use self::form::{Form, in_state_order, tag};
 pub use self::form::{has_state, set_tag};
+pub use self::layout::{Layout, LayoutArgument};
 pub use self::parts::Parts;
 pub use self::rare::{
     HoldScripts, adjust, charge, count_args, inspect, open_holds, refund, refund_edges, reset, swap,

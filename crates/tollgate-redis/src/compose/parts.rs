@@ -30,6 +30,8 @@ impl Default for Parts {
             ("cost.lua", include_str!("cost.lua")),
             ("clock_server.lua", include_str!("clock_server.lua")),
             ("clock_given.lua", include_str!("clock_given.lua")),
+            ("layout.lua", include_str!("layout.lua")),
+            ("layout_steps.lua", include_str!("layout_steps.lua")),
             ("rights.lua", Script::RIGHTS),
             ("state.lua", include_str!("state.lua")),
             ("lifetime.lua", include_str!("lifetime.lua")),

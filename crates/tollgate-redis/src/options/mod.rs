@@ -1,5 +1,6 @@
 //! The settings of a connection to Redis, from code or a URL.
 
+mod redis_cli;
 mod url;
 
 use core::fmt;

@@ -11,6 +11,7 @@ mod doctor;
 mod doctor_topologies;
 mod faults;
 mod formats;
+mod from_a_script;
 mod half_moved;
 mod kit;
 mod live;

@@ -51,6 +51,8 @@ pub(super) struct Composer<'s> {
     /// Whether this is one of several questions in a batch.
     pub(super) is_batched: bool,
     pub(super) numbers: Numbers,
+    /// The lines that make the arguments from others; usually none.
+    pub(super) lines: String,
 }
 
 /// Where a script takes its numbers from.
@@ -116,7 +118,8 @@ impl<'s> Composer<'s> {
         let (local, prefix) = if first - 1 <= LOCALS_FOR { ("local ", "") } else { ("", "L.") };
         let keys = keys + usize::from(check.reply == ReplyFormat::Remembered);
         let (is_batched, numbers) = (false, Numbers::Inlined);
-        Some(Self { check, texts, parts, keys, local, prefix, is_batched, numbers })
+        let lines = String::new();
+        Some(Self { check, texts, parts, keys, local, prefix, is_batched, numbers, lines })
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = &LimitSlot<'s>> {
@@ -136,6 +139,7 @@ impl<'s> Composer<'s> {
 
     pub(super) fn write(&self) -> String {
         let mut out = self.head();
+        out.push_str(&self.lines);
         out.push_str(&self.numbered("ask.lua"));
         out.push_str(self.texts.clock(self.check.clock));
         self.one(&mut out);
@@ -440,6 +444,9 @@ impl<'s> Composer<'s> {
             let verdict = u8::from(granted != "0");
             let _ = writeln!(out, "{indent}return {verdict}");
             return;
+        }
+        if self.check.reply == ReplyFormat::Words {
+            return self.answer_in_words(granted, slots, out);
         }
         let first = match self.check.reply {
             ReplyFormat::Remembered => "ARGV[2], ARGV[2], forgotten",

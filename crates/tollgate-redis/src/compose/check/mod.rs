@@ -7,11 +7,13 @@ mod read;
 mod refuse;
 mod remember;
 mod spec;
+mod words;
 mod write;
 
 use tollgate::LimitSet;
 
 use self::composer::Composer;
+use super::layout::Layout;
 use super::parts::Parts;
 use crate::script::Script;
 
@@ -39,6 +41,21 @@ impl Check {
     ) -> Option<Script> {
         let composer = Composer::new(self, subjects, parts)?;
         Some(Script::new(composer.with_number_args().write()))
+    }
+
+    /// The same script, called with the words of a [`Layout`] that was read for these subjects: it
+    /// computes the arguments from them.
+    #[must_use]
+    pub fn compose_with_layout(
+        &self,
+        subjects: &[&LimitSet],
+        parts: &Parts,
+        layout: &Layout,
+    ) -> Option<Script> {
+        let composer = Composer::new(self, subjects, parts)?.with_number_args();
+        let has_nonce = self.reply == ReplyFormat::Verbose;
+        let lines = layout.lines(subjects, composer.keys, has_nonce, parts);
+        Some(Script::new(Composer { lines, ..composer }.write()))
     }
 
     /// The script of a batch of such questions, about the same limits of the same or other

@@ -241,7 +241,7 @@ local words
             return;
         }
         let reply = match self.check.reply {
-            ReplyFormat::Boolean => {
+            ReplyFormat::Boolean | ReplyFormat::Words => {
                 "redis.error_reply('TOLLGATE the windows of this script are over: compose it again')"
             }
             ReplyFormat::Verbose | ReplyFormat::Remembered => "{ARGV[2], 'windows', now}",
@@ -252,7 +252,7 @@ local words
     /// The reply of a check of a count with open holds: another script decides about it.
     fn held_reply(&self) -> &'static str {
         match self.check.reply {
-            ReplyFormat::Boolean => {
+            ReplyFormat::Boolean | ReplyFormat::Words => {
                 "redis.error_reply('TOLLGATE holds of this count are open, which this script does not \
                  know: ask for it by tollgate')"
             }

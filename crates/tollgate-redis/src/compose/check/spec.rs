@@ -17,6 +17,11 @@ pub enum ReplyFormat {
     Verbose,
     /// 1 for allow, 0 for deny.
     Boolean,
+    /// A text. `OK` for allow; of a partial check `OK: 3`, the granted units. For deny the label of
+    /// the limit with the longest wait ([`Check::labels`]), and how much of it is used: `CONSUMER
+    /// OVERLIMIT: 3`. `CONSUMER NEVER: 3` is a cost above its capacity of 3, and `CONSUMER BANNED`
+    /// a ban.
+    Words,
     /// As `Verbose`, remembered under a request id. After the nonce come the number of the charge,
     /// which is another nonce for a repeated answer, and how many ids were forgotten for this one
     /// before their time, or -1 for an id that was repeated too often. Another question under the
@@ -40,6 +45,9 @@ pub struct Check {
     /// The units of the cost, each with an argument for its amount: the first argument, and one for
     /// each other behind the others. A limit of another unit has the amount 0.
     pub units: Vec<Unit>,
+    /// The labels of the limits in the order of a reply, for [`ReplyFormat::Words`]. One that is
+    /// absent is the number of its limit, from 1.
+    pub labels: Vec<String>,
 }
 
 impl Check {
@@ -47,7 +55,8 @@ impl Check {
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         let units = vec![Unit::REQUESTS];
-        Self { mode, clock: Clock::Server, reply: ReplyFormat::Verbose, units }
+        let (clock, reply, labels) = (Clock::Server, ReplyFormat::Verbose, Vec::new());
+        Self { mode, clock, reply, units, labels }
     }
 
     /// The number of the argument with the amount of each unit but the first.
@@ -58,7 +67,7 @@ impl Check {
 
     fn arguments_of_answer(&self) -> usize {
         match self.reply {
-            ReplyFormat::Boolean => 1,
+            ReplyFormat::Boolean | ReplyFormat::Words => 1,
             ReplyFormat::Verbose => 2,
             ReplyFormat::Remembered => 4,
         }

@@ -5,6 +5,7 @@ mod changes;
 mod damaged;
 mod hold_edges;
 mod holds;
+mod layouts;
 mod numbers;
 mod questions;
 mod refunds;
@@ -21,7 +22,7 @@ use super::histories::{Difference, Texts};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 28] = [
+pub(crate) const CASES: [(&str, Case); 31] = [
     ("long products", numbers::products),
     ("bad costs", questions::bad_costs),
     ("wrong numbers of keys and arguments", questions::wrong_numbers),
@@ -50,6 +51,9 @@ pub(crate) const CASES: [(&str, Case); 28] = [
     ("the end of time", time::end_of_time),
     ("a given clock, long logs and many limits", time::long),
     ("several questions in one call", questions::together),
+    ("numbers that a call brings", layouts::numbers),
+    ("a call without the right numbers", layouts::wrong),
+    ("answers in words", layouts::in_words),
 ];
 
 /// Those of the scripts of holds.

@@ -1,5 +1,10 @@
 //! `scripts`: prints the Lua scripts for limits, or for an offer to a queue, for any Redis client.
 
+mod field;
+mod reach;
+mod reply;
+mod shell;
+
 use std::fmt::Write as _;
 use std::iter;
 
@@ -8,10 +13,13 @@ use serde::Serialize;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, MAX_PARTS, Subject};
 use tollgate_redis::Keys;
-use tollgate_redis::compose::{Check, Parts, ReplyFormat};
+use tollgate_redis::compose::{Check, Layout, Parts, ReplyFormat};
 
 use tollgate_queue::{Job, OfferCall};
 
+use self::field::{Field, field};
+use self::reach::Reach;
+use self::shell::{comment, shell_word};
 use crate::args::{Reply, ScriptFormat, Scripts};
 use crate::input;
 use crate::show::Output;
@@ -22,9 +30,6 @@ const END: &str = "TOLLGATE";
 
 /// The description of the nonce, which a script's reply begins with.
 const WORD: &str = "any word: the answer begins with it, so that you can match answers to calls";
-
-/// The width of comments.
-const COLUMNS: usize = 96;
 
 /// A script, with everything necessary to call it.
 #[derive(Debug, Serialize)]
@@ -37,6 +42,9 @@ struct Call {
     argv: Vec<Argument>,
     reply: Vec<Field>,
     script: String,
+    /// How `redis-cli` reaches the server.
+    #[serde(skip)]
+    reach: Reach,
 }
 
 /// The limits of one subject.
@@ -58,11 +66,6 @@ struct Key {
 #[derive(Debug, Serialize)]
 struct Argument {
     value: String,
-    means: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-struct Field {
     means: String,
 }
 
@@ -92,6 +95,11 @@ fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
     }
     for text in &args.on {
         parts.push(input::on(text, strategy, args.literal)?);
+    }
+    if args.arguments.is_some() {
+        for (_, limits) in &mut parts {
+            *limits = named(limits)?;
+        }
     }
     if parts.is_empty() {
         bail!("no limit is given: write one, as in `tollgate scripts \"10/s via gcra\"`");
@@ -127,6 +135,20 @@ fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
     Ok(parts)
 }
 
+/// The same limits with names where there are several. Calls bring their times, and the names of
+/// keys must not depend on them.
+fn named(limits: &LimitSet) -> Result<LimitSet> {
+    let each = limits.limits();
+    if each.len() == 1 {
+        return Ok(limits.clone());
+    }
+    let texts = each.iter().zip(1..).map(|(limit, number)| match limit.name() {
+        Some(_) => limit.to_string(),
+        None => format!("l{number}: {limit}"),
+    });
+    Ok(texts.collect::<Vec<_>>().join(", ").parse()?)
+}
+
 impl Call {
     fn for_check(args: &Scripts) -> Result<Self> {
         let cost = input::cost(&args.cost, args.peek)?;
@@ -142,11 +164,21 @@ impl Call {
             (false, true) => (Mode::Partial, "charges as much of the cost as remains"),
             (false, false) => (Mode::Whole, "charges when every limit admits, or nothing"),
         };
-        let verbose = args.answer == Reply::Verbose;
         let mut check = Check::new(mode);
-        check.reply = if verbose { ReplyFormat::Verbose } else { ReplyFormat::Boolean };
+        check.reply = match args.answer {
+            Reply::Verbose => ReplyFormat::Verbose,
+            Reply::Boolean => ReplyFormat::Boolean,
+            Reply::Words => ReplyFormat::Words,
+        };
+        check.labels = reply::labels(&parts);
         let sets: Vec<&LimitSet> = parts.iter().map(|(_, limits)| limits).collect();
-        let Some(script) = check.compose(&sets, &Parts::default()) else {
+        let layout =
+            args.arguments.as_deref().map(|words| Layout::parse(words, &sets)).transpose()?;
+        let script = match &layout {
+            None => check.compose(&sets, &Parts::default()),
+            Some(layout) => check.compose_with_layout(&sets, &Parts::default(), layout),
+        };
+        let Some(script) = script else {
             bail!("a strategy of these limits has no script: see `tollgate explain`");
         };
         let mut keys = Vec::new();
@@ -160,21 +192,22 @@ impl Call {
             let each = of(&pattern).into_iter().zip(of(subject));
             keys.extend(each.map(|(pattern, key)| Key { pattern, key }));
         }
-        let mut argv = vec![Argument {
-            value: cost.to_string(),
-            means: "the cost: a whole number, 1 to 2^40",
-        }];
-        if verbose {
-            argv.push(Argument { value: "0".to_owned(), means: WORD });
-        }
+        let does = match &layout {
+            None => does.to_owned(),
+            Some(_) => format!(
+                "{does}; the numbers are those of each call, so that one script serves all limits \
+                 of these strategies"
+            ),
+        };
         Ok(Self {
             sha1: script.sha().to_owned(),
             limits: parts.iter().map(LimitsJson::new).collect(),
-            does: does.to_owned(),
+            does,
             keys,
-            argv,
-            reply: if verbose { verbose_reply(&parts, args.peek) } else { boolean_reply(args) },
+            argv: argv(args, &cost.to_string(), layout.as_ref()),
+            reply: reply::fields(args, &parts, layout.as_ref()),
             script: script.text().to_owned(),
+            reach: Reach::new(args)?,
         })
     }
 
@@ -205,9 +238,9 @@ impl Call {
             "and its value; more fields follow, and more jobs after them, each from its number of \
              words on",
         ];
-        let mut argv = vec![Argument { value: "0".to_owned(), means: WORD }];
+        let mut argv = vec![Argument { value: "0".to_owned(), means: WORD.to_owned() }];
         let each = call_args.into_iter().zip(means.into_iter().chain(iter::repeat("")));
-        argv.extend(each.map(|(value, means)| Argument { value, means }));
+        argv.extend(each.map(|(value, means)| Argument { value, means: means.to_owned() }));
         Ok(Self {
             sha1,
             limits: Vec::new(),
@@ -228,6 +261,7 @@ impl Call {
                 ),
             ],
             script,
+            reach: Reach::new(args)?,
         })
     }
 
@@ -268,26 +302,43 @@ impl Call {
             comment(&mut text, &name, means);
         }
         comment(&mut text, "cluster", self.on_a_cluster());
+        for remark in self.reach.remarks() {
+            comment(&mut text, "server", remark);
+        }
         if self.script.lines().any(|line| line == END) || !self.script.ends_with('\n') {
             bail!("this script cannot be printed for a shell: use `--format lua`");
         }
-        let Self { script, .. } = self;
+        let (Self { script, .. }, cli) = (self, self.reach.redis_cli());
         // The quoted marker prevents expansion: `$` and backquotes in the script have no meaning.
         let _ = write!(text, "\n# Load the script; load it again after a restart of the server.\n");
-        let _ = write!(text, "redis-cli -x SCRIPT LOAD <<'{END}'\n{script}{END}\n");
+        let _ = write!(text, "{cli} -x SCRIPT LOAD <<'{END}'\n{script}{END}\n");
         let keys: Vec<String> = self.keys.iter().map(|key| shell_word(&key.key)).collect();
         let argv: Vec<String> = self.argv.iter().map(Argument::shell_word).collect();
         let (keys, argv) = (keys.join(" "), argv.join(" "));
         let _ = write!(text, "\n# Call it, as often as you like.\n");
         let (sha, count) = (&self.sha1, self.keys.len());
-        let _ = writeln!(text, "redis-cli EVALSHA {sha} {count} {keys} {argv}");
+        let _ = writeln!(text, "{cli} EVALSHA {sha} {count} {keys} {argv}");
         let _ = write!(
             text,
             "\n# Or send the script each time, from a file that `--format lua` wrote:\n# \
-             redis-cli --eval limit.lua {keys} , {argv}\n"
+             {cli} --eval limit.lua {keys} , {argv}\n"
         );
         Ok(text)
     }
+}
+
+/// The arguments of a check's call.
+fn argv(args: &Scripts, cost: &str, layout: Option<&Layout>) -> Vec<Argument> {
+    if let Some(layout) = layout {
+        let each = layout.arguments(cost).into_iter();
+        return each.map(|it| Argument { value: it.value, means: it.means }).collect();
+    }
+    let means = "the cost: a whole number, 1 to 2^40".to_owned();
+    let mut argv = vec![Argument { value: cost.to_owned(), means }];
+    if args.answer == Reply::Verbose {
+        argv.push(Argument { value: "0".to_owned(), means: WORD.to_owned() });
+    }
+    argv
 }
 
 impl Argument {
@@ -302,83 +353,5 @@ impl LimitsJson {
     fn new((subject, limits): &(Subject, LimitSet)) -> Self {
         let limits = limits.limits().iter().map(ToString::to_string).collect();
         Self { subject: subject.to_string(), limits }
-    }
-}
-
-fn field(means: impl Into<String>) -> Field {
-    Field { means: means.into() }
-}
-
-fn boolean_reply(args: &Scripts) -> Vec<Field> {
-    let admitted = match (args.peek, args.partial) {
-        (true, _) => "1 when it would be admitted",
-        (false, true) => "1 when something was granted",
-        (false, false) => "1 when it was admitted and charged",
-    };
-    vec![field(format!("{admitted}, 0 when not"))]
-}
-
-fn verbose_reply(parts: &[(Subject, LimitSet)], peek: bool) -> Vec<Field> {
-    let charged = if peek { "what would be charged" } else { "what was charged" };
-    let mut fields = vec![
-        field("ARGV[2] again"),
-        field(format!("{charged}: 0 is a denial")),
-        field("the server's time, in microseconds since 1970"),
-    ];
-    for limit in parts.iter().flat_map(|(_, limits)| limits.limits()) {
-        fields.push(field(format!("{limit}: what remains")));
-        fields.push(field("how long to wait, in microseconds; 0 when it admits, -1 for never"));
-        fields.push(field("how long until all of it is free, in microseconds"));
-    }
-    fields.push(field(
-        "and later, rarely, two for each limit (after a clock's step back, or a change of the \
-         limit): when it was recorded; and 0, or 1 if the count was carried over from other \
-         numbers, or 2 if it started fresh",
-    ));
-    fields
-}
-
-/// Explanatory comment, in one or more lines.
-fn comment(text: &mut String, name: &str, what: &str) {
-    const INDENT: usize = 11;
-    let mut line = format!("# {name:<INDENT$}");
-    let mut fresh = true;
-    for word in what.split(' ') {
-        if !fresh && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{line}");
-            line = format!("# {:INDENT$}", "");
-            fresh = true;
-        }
-        if !fresh {
-            line.push(' ');
-        }
-        line.push_str(word);
-        fresh = false;
-    }
-    let _ = writeln!(text, "{line}");
-}
-
-/// Quotes any text as one shell word.
-fn shell_word(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_stay_words() {
-        assert_eq!(shell_word("tg1:{a}:b"), "'tg1:{a}:b'");
-        assert_eq!(shell_word("a'; rm -rf ~; '"), r"'a'\''; rm -rf ~; '\'''");
-    }
-
-    #[test]
-    fn comments_are_one_or_several_lines() {
-        let mut text = String::new();
-        comment(&mut text, "answer", &"word ".repeat(30));
-        assert!(text.lines().all(|line| line.starts_with("# ") && line.len() <= COLUMNS), "{text}");
-        assert_eq!(text.lines().count(), 2);
     }
 }
