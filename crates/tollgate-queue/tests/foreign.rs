@@ -40,8 +40,7 @@ async fn the_first_offer_makes_the_group_for_foreign_workers() {
     let producer = queue.producer(ProducerSettings::new(2)).unwrap();
     producer.offer(&Job::new().field("n", "1")).await.unwrap();
     let key: &[u8] = b"tgq1:{queue:q}:jobs";
-    let take: [&[u8]; 7] =
-        [b"XREADGROUP", b"GROUP", b"workers", b"theirs", b"STREAMS", key, b">"];
+    let take: [&[u8]; 7] = [b"XREADGROUP", b"GROUP", b"workers", b"theirs", b"STREAMS", key, b">"];
     let taken = server.command(&take);
     let entry = &taken.items()[0].items()[1].items()[0];
     let id = entry.items()[0].text().unwrap();

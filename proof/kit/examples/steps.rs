@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             "--wide" => options.wide = true,
             "--only" => match args.next() {
                 Some(way) if ["alone", "held", "store"].contains(&&*way) => {
-                    options.only = Some(way)
+                    options.only = Some(way);
                 }
                 _ => {
                     eprintln!("steps: --only is `alone`, `held` or `store`");

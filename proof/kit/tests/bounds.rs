@@ -2,7 +2,7 @@
 //! all its values, fits into its type. The engine is asked at the ends of these intervals, too.
 
 use tollgate::engine::{Mode, Part, VecStates, decide};
-use tollgate::{LimitSet, MAX_COST, MAX_PERIOD_US, MAX_UNITS, SKEW_US, Time};
+use tollgate::{LimitSet, MAX_COST, MAX_PERIOD_US, MAX_UNITS, Time};
 use tollgate_proof::steps::edges;
 
 /// All values from the first to the last.
@@ -64,7 +64,6 @@ const LONGEST: u128 = 1 << 51;
 const UNITS: Span = Span(1, MAX_UNITS as u128);
 const COST: Span = Span(1, MAX_COST as u128);
 const PERIOD: Span = Span(1, MAX_PERIOD_US as u128);
-const SKEW: Span = Span(0, SKEW_US as u128);
 const ONE: Span = Span(1, 1);
 
 fn now() -> Span {
@@ -169,8 +168,8 @@ fn sliding() {
     println!("{}: {} numbers", book.0, book.1.len());
 }
 
-/// What is assumed above of accepted limits: one that needs more is refused, and one that needs as
-/// much is not.
+/// The assumption above about accepted limits: one that needs more is refused, and one that needs
+/// as much is not.
 #[test]
 fn limits_beyond_the_intervals_are_refused() {
     let accepts = |text: &str| text.parse::<LimitSet>().is_ok();
@@ -204,7 +203,7 @@ fn the_engine_holds_at_the_ends() {
     assert!(limits > 100 && steps > 1_000_000, "{limits} {steps}");
 }
 
-/// The longest wait of all is told at the end of time.
+/// The longest wait of all is reported at the end of time.
 #[test]
 fn the_longest_wait_at_the_end_of_time_has_a_number() {
     let limits: LimitSet = match "1/2048us burst 1099511627776 debt 0 via gcra".parse() {

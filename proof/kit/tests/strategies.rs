@@ -135,7 +135,7 @@ fn bounds_lie_where_the_definitions_say() {
     assert!(!most("5/1001ms precision 1ms via sliding_window"));
     for (text, hint) in [
         ("5/7us via sliding_window", "`precision 1us`"),
-        ("5/1s precision 300ms via sliding_window", "`precision 500ms`"),
+        ("5/1s precision 300ms via sliding_window", "`precision 250ms`"),
         ("5/1s precision 2s via sliding_window", "`precision 1s`"),
         ("5/10s precision 3ms via sliding_window", "`precision 10ms`"),
     ] {

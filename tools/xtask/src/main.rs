@@ -6,6 +6,7 @@ mod docs;
 mod faults;
 mod from_a_script;
 mod fuzz;
+mod judge;
 mod models;
 mod mutate;
 mod node;
@@ -82,6 +83,9 @@ Tasks:
                                   --write puts the table into docs/faults.md
                                   --seconds N makes faults at random for so long on each
                                   --seed N chooses victims, subjects and times (default 1)
+  judge [--only NAME] [--write]   limiters of crates.io, PyPI and npm, and ours, by `tollgate judge`;
+                                  pip and npm install them once
+                                  --write puts the table into docs/field.md
   models [MODEL...] [OPTIONS]     models of the code, checked to the end: every order of events in
                                   small worlds; all without any name
                                   --sample checks the smallest worlds alone, --json prints JSON
@@ -188,12 +192,15 @@ fn run() -> Result<bool> {
             words.only("from-a-script", &["check"])?;
             from_a_script::run(&tree, words.check)
         }
+        ["judge"] => {
+            words.only("judge", &["write", "only"])?;
+            judge::run(&tree, words.write, words.only_name.as_deref())
+        }
         ["mutate", ..] | ["mutate-lua"] => mutate(&tree, &words, &path),
         other => bail!(
             "no task `{}`; there are: test, check, tidy, docs, playground, features, crates, \
-             packages, release, wheel, deny, advisories, fuzz, faults, models, from-a-script, \
-             mutate literals, \
-             mutate operators, mutate-lua",
+             packages, release, wheel, deny, advisories, fuzz, faults, judge, models, \
+             from-a-script, mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
     }
@@ -291,6 +298,7 @@ struct Words {
     rebuild: bool,
     charts_by: Option<PathBuf>,
     target: Option<String>,
+    only_name: Option<String>,
     mutate: Options,
 }
 
@@ -311,6 +319,7 @@ impl Words {
             rebuild: false,
             charts_by: None,
             target: None,
+            only_name: None,
             mutate: Options::default(),
         };
         while let Some(argument) = parser.next()? {
@@ -376,6 +385,7 @@ impl Words {
             "charts-by" => self.charts_by = Some(parser.value()?.into()),
             "seed" => self.seed = parser.value()?.parse()?,
             "target" => self.target = Some(parser.value()?.string()?),
+            "only" => self.only_name = Some(parser.value()?.string()?),
             _ => return Ok(false),
         }
         Ok(true)

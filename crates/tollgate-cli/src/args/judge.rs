@@ -84,8 +84,8 @@ pub(crate) struct Judge {
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
     pub(crate) precision: String,
 
-    /// How much too long a told wait may be [default: 1s if waits are whole seconds, else the
-    /// precision]
+    /// How much too long a wait may be [default: 1s if waits are whole seconds; else the precision,
+    /// or nothing where the time of a decision is known]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_step: Option<String>,
 

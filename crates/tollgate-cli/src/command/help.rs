@@ -35,6 +35,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "envoy": "Envoy's rate limit service: serve --grpc",
     "envoy-gateway": "Envoy Gateway with this service in place of envoyproxy/ratelimit",
     "faults": "guarantees when something fails",
+    "field": "what the judge found in limiters of others",
     "from-a-script": "from a script of an article to a limit: the line that replaces it",
     "headers": "headers, statuses and bodies of answers",
     "holds": "reserve and commit, and how many at once",

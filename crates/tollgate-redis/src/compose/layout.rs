@@ -462,7 +462,7 @@ fn constants(limit: &Limit, number: usize) -> String {
         Some("greedy" | "interval") => format!(", burst[{number}]"),
         Some("fixed") => format!(", {}", u8::from(quota.anchor == Some(Anchor::FirstHit))),
         Some("window") => {
-            let step = quota.precision.map_or(1, |step| step.as_micros());
+            let step = quota.precision.map_or(1, tollgate::Period::as_micros);
             format!(", {}, {rounding}", quota.period.as_micros() / step)
         }
         _ => String::new(),

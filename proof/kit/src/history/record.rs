@@ -216,6 +216,8 @@ pub struct Bounds {
     pub queue_bound: Option<u64>,
     /// How many nodes spend units of leases. By default as many as there are clients.
     pub nodes: Option<u64>,
+    /// How much too long a wait may be, in microseconds. By default 0.
+    pub wait_unit_us: u64,
     /// How many steps the search over orders may take for calls without the store's time.
     pub search_steps: u64,
 }
@@ -227,6 +229,7 @@ impl Default for Bounds {
             requests_us: 600_000_000,
             queue_bound: None,
             nodes: None,
+            wait_unit_us: 0,
             search_steps: 2_000_000,
         }
     }

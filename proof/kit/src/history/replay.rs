@@ -325,7 +325,8 @@ impl<'p, 'h> Replay<'p, 'h> {
         if !admitted(told_us) {
             return Some((Side::Above, Wrong::Wait, format!("a wait longer than {told_us} us")));
         }
-        let earlier = told_us.checked_sub(1).filter(|&earlier| admitted(earlier))?;
+        let too_long_us = self.bounds.wait_unit_us.saturating_add(1);
+        let earlier = told_us.checked_sub(too_long_us).filter(|&earlier| admitted(earlier))?;
         Some((Side::Below, Wrong::Wait, format!("a wait of at most {earlier} us")))
     }
 

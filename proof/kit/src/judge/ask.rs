@@ -130,8 +130,9 @@ pub trait Driver {
     fn flood(&mut self, flood: &Flood) -> Result<Vec<(usize, Reply)>, DriverError> {
         let mut replies = Vec::new();
         while self.now_us() < flood.until_us && replies.len() < flood.most {
-            let asks: Vec<Ask> =
-                (0..flood.clients).map(|client| Ask { client, ..flood.ask.clone() }).collect();
+            let before = flood.ask.id + replies.len() as u64;
+            let ask = |client| Ask { id: before + client as u64, client, ..flood.ask.clone() };
+            let asks: Vec<Ask> = (0..flood.clients).map(ask).collect();
             replies.extend(self.ask(&asks)?.into_iter().enumerate());
         }
         Ok(replies)

@@ -130,7 +130,7 @@ impl Counts {
         if to_us.saturating_add(told_us) < first_us {
             return Some((Area::Waits, format!("a wait of at least {} us", first_us - to_us)));
         }
-        let unit_us = options.wait_unit_us;
+        let unit_us = options.wait_unit_us.unwrap_or(options.precision_us);
         if from_us.saturating_add(told_us) > last_us.saturating_add(unit_us) {
             let most_us = last_us.saturating_add(unit_us) - from_us;
             return Some((Area::Waits, format!("a wait of at most {most_us} us")));

@@ -171,7 +171,8 @@ impl Subject<'_> {
         let (told_from, told_to) = instants(denied, precision_us);
         let (from_us, to_us) = instants(call, precision_us);
         let is_over = from_us >= told_to.saturating_add(wait_us);
-        let slack_us = if call.decided_us.is_some() { 0 } else { self.options.wait_unit_us };
+        let usual_us = if call.decided_us.is_some() { 0 } else { precision_us };
+        let slack_us = self.options.wait_unit_us.unwrap_or(usual_us);
         let is_early = to_us.saturating_add(slack_us) < told_from.saturating_add(wait_us);
         match call.outcome {
             CallOutcome::Denied { .. } | CallOutcome::Never if is_over => {

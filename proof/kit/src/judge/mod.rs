@@ -185,7 +185,8 @@ fn of_phase(
     let decisions = || phase.history.calls.iter().filter(|call| call.outcome.is_decision());
     let timed = decisions().all(|call| call.decided_us.is_some());
     let late_us = if able.clock { 0 } else { LATE_US };
-    let bounds = Bounds { late_us, search_steps: 1, ..Bounds::default() };
+    let wait_unit_us = options.wait_unit_us.unwrap_or_default();
+    let bounds = Bounds { late_us, wait_unit_us, search_steps: 1, ..Bounds::default() };
     let report = match timed {
         true => history::check(&phase.history, &bounds),
         false => history::check(&widened(&phase.history, options.precision_us), &bounds),

@@ -37,8 +37,9 @@ pub struct Options {
     /// The step of the limiter's clock, in microseconds, where nobody sets it: instants nearer than
     /// this are not told apart.
     pub precision_us: u64,
-    /// The unit of told waits, in microseconds: a wait may be as much too long.
-    pub wait_unit_us: u64,
+    /// The unit of waits, in microseconds: a wait may be as much too long. Without one it is the
+    /// precision where a decision lies between two instants, and 0 where its time is known.
+    pub wait_unit_us: Option<u64>,
     /// How many states of each count a restart or a failover may lose, by the limiter's own
     /// documentation.
     pub may_lose: u32,
@@ -60,7 +61,7 @@ impl Options {
             limits,
             held: Strictness::Definition,
             precision_us: 1_000,
-            wait_unit_us: 1_000,
+            wait_unit_us: None,
             may_lose: 1,
             clients: 16,
             within_us: 60_000_000,

@@ -65,7 +65,7 @@ impl Greedy {
 }
 
 impl Rule {
-    /// The length from the epoch on by which time is told apart: states can be moved by multiples
+    /// The length from the epoch on in which time is divided: states can be moved by multiples
     /// of it.
     pub(crate) fn beat_us(&self) -> u64 {
         match *self {

@@ -48,7 +48,7 @@ pub(super) struct Node {
 
 /// One set of limits, with the numbers that it is changed to and back.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BesideHolds {
     sets: Vec<Numbers>,
     longest_us: u64,
     ttls_us: [u64; 2],
@@ -63,7 +63,7 @@ struct Numbers {
     capacity: u64,
 }
 
-impl Held {
+impl BesideHolds {
     /// The limits of these texts, of which the longest counts for less than a second.
     pub(super) fn read<'t>(texts: impl IntoIterator<Item = &'t str>) -> Option<Self> {
         let read = |text: &str| {
@@ -222,7 +222,7 @@ impl Held {
     }
 }
 
-impl World for Held {
+impl World for BesideHolds {
     type Node = Node;
     type Op = Op;
 

@@ -34,7 +34,7 @@ use tollgate::{ManualClock, MemoryStore};
 use crate::conformance::every_history;
 use alone::Alone;
 pub use edges::edges;
-use held::Held;
+use held::BesideHolds;
 pub use quotas::Reach;
 use quotas::{FAMILIES, HELD, STORED};
 pub use search::Size;
@@ -47,7 +47,7 @@ pub enum Way {
     /// Counts alone, merged where they are equal.
     Alone,
     /// Counts with open holds, merged where they are equal.
-    Held,
+    BesideHolds,
     /// Each history by itself, in a memory store.
     Store,
 }
@@ -99,7 +99,7 @@ pub fn rows(reach: &Reach, progress: impl Fn(&str) + Sync) -> Vec<Row> {
 /// Searches counts on which holds are open: a row for each set of limits.
 pub fn rows_with_holds(depth: u64, progress: impl Fn(&str) + Sync) -> Vec<Row> {
     let worlds = HELD.iter().map(|texts| one(texts, [2, 3]));
-    run(Way::Held, worlds.collect(), depth, progress)
+    run(Way::BesideHolds, worlds.collect(), depth, progress)
 }
 
 /// Tries each history of this length by itself in a memory store, with receipts, holds and resets:
@@ -147,7 +147,7 @@ impl Way {
         let each = texts.iter().map(String::as_str);
         let size = match self {
             Self::Alone => Alone::read(each).map(|world| search::search(&world, depth)),
-            Self::Held => Held::read(each).map(|world| search::search(&world, depth)),
+            Self::BesideHolds => BesideHolds::read(each).map(|world| search::search(&world, depth)),
             Self::Store => {
                 let make = |clock: ManualClock| MemoryStore::builder().clock(clock).build();
                 let limits = [&*texts[0], &*texts[1]];

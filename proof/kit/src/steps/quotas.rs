@@ -67,7 +67,7 @@ struct Numbers {
 
 impl Family {
     /// The limits of this kind within reach, each with the other numbers that it is changed to and
-    /// back. A limit that is refused is none.
+    /// back. A limit that is refused is left out.
     pub(super) fn worlds(&self, reach: &Reach) -> Vec<[String; 2]> {
         let reach = &self.within(reach);
         let all = self.numbers(reach);

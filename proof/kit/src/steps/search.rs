@@ -30,7 +30,7 @@ pub(super) trait World {
     fn until_us(&self, node: &mut Self::Node) -> u64;
     /// How long anything can count that is charged now, in microseconds.
     fn reach_us(&self) -> u64;
-    /// The length by which time is told apart, in microseconds.
+    /// The length in which time is divided, in microseconds.
     fn beat_us(&self) -> u64;
 }
 

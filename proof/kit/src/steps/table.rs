@@ -12,7 +12,7 @@ pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();
     for (way, name, heads) in [
         (Way::Alone, "strategy", ["N, D up to", "limits", "operations", "states"]),
-        (Way::Held, "limits beside open holds", ["N, D up to", "operations", "states", ""]),
+        (Way::BesideHolds, "limits beside open holds", ["N, D up to", "operations", "states", ""]),
         (Way::Store, "limits in a store, unmerged", ["N, D up to", "histories", "", ""]),
     ] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.way == way).collect();
@@ -34,7 +34,7 @@ pub fn markdown(rows: &[Row]) -> String {
 fn line(row: &Row) -> String {
     let states = match row.way {
         Way::Store => String::new(),
-        Way::Alone | Way::Held => format!(" {} |", grouped(row.size.states)),
+        Way::Alone | Way::BesideHolds => format!(" {} |", grouped(row.size.states)),
     };
     // Where nothing new is left before, every history of any length is tried.
     let depth = if row.size.ended { "any".to_owned() } else { row.size.depth.to_string() };
@@ -70,7 +70,7 @@ pub fn as_json(rows: &[Row]) -> Value {
         json!({
             "way": match row.way {
                 Way::Alone => "alone",
-                Way::Held => "held",
+                Way::BesideHolds => "held",
                 Way::Store => "store",
             },
             "name": row.name,

@@ -42,9 +42,8 @@ pub(crate) fn judge(args: &Judge, out: &mut Output) -> Result<u8> {
     let (mut options, limit) = options(args)?;
     let mut opened = open(args)?;
     options.wait_unit_us = match &args.wait_step {
-        Some(text) => micros(text, "--wait-step")?,
-        None if opened.is_coarse => 1_000_000,
-        None => options.precision_us,
+        Some(text) => Some(micros(text, "--wait-step")?),
+        None => opened.is_coarse.then_some(1_000_000),
     };
     let progress = show::progress(None);
     let mut said = |name: &str| {

@@ -102,7 +102,7 @@ impl Driven {
         let script = check.compose(&sets, &Parts::default()).unwrap();
         let mut keys = Vec::new();
         for (subject, set) in subjects {
-            let subject = Subject::literal(*subject).unwrap();
+            let subject = Subject::literal(subject).unwrap();
             keys.extend(Keys::for_check(&Keys::new().state(&subject, set), set));
         }
         (self.load(script.text().to_owned()), keys)
