@@ -85,7 +85,7 @@ fn what_counts_in_another_way_is_translated() {
         ("w=60", "write `N/60s`"),
         ("10/s via leaky_bucket", "`via gcra`, one that spaces events evenly `via uniform`"),
         ("10/s leaky-bucket", "`tollgate queue`"),
-        ("10/s via fixed-window", "did you mean `fixed_window`?"),
+        ("10/s via fixed-window", "write `via fixed_window`"),
         ("10/s via moving_window", "write `via sliding_log`"),
         ("10/s via sliding_window_counter", "write `via sliding_window`"),
         ("10/s via tokenbucket", "write `via token_bucket`"),

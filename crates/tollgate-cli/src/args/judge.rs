@@ -6,6 +6,9 @@ use clap::{ArgGroup, Args, ValueEnum};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("driver").required(true))]
+#[command(
+    override_usage = "tollgate judge [OPTIONS] -l LIMIT <--command|--http|--resp|--redis> WHERE"
+)]
 pub(crate) struct Judge {
     /// A limit that counts for each subject, such as "10/s via gcra"; repeat it for several. With
     /// `via` the strategy's definition is what the answers are held to

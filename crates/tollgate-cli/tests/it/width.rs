@@ -131,6 +131,9 @@ fn every_command_fits_into_80_columns() {
     let serving = Serving::start(&place, &["--config", &policies]);
     let at = serving.admin_address();
     let port = serving.address().to_string();
+    let check = format!("http://{port}/v1/check");
+    let body = r#"{"subject": "{subject}", "limit": "5/10s via gcra", "cost": {cost}}"#;
+    let judge = ["judge", "-l", "5/10s via gcra", "--within", "1s", "--http", &check];
     let subject = "ip:2001:db8:85a3:8d3:1319:8a2e:370:7344";
     for _ in 0..3 {
         let ask = "{\"fields\": {\"ip\": \"2001:db8:85a3:8d3:1319:8a2e:370:7344\"}}";
@@ -153,6 +156,7 @@ fn every_command_fits_into_80_columns() {
             admin("series"),
             admin("top"),
             vec!["top", "--once", "--at", &at],
+            [&judge[..], &["--body", body, "--allowed", "json:/allowed=true"]].concat(),
         ],
     ));
 

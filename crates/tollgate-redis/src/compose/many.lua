@@ -7,7 +7,9 @@ local replies = {}
 for i = 0, count - 1 do
   local ran, reply = pcall(check, $EACH)
   if not ran and type(reply) ~= 'table' then
-    reply = redis.error_reply('ERR ' .. tostring(reply))
+    -- What a command answered begins with its kind, and what Lua has to say does not.
+    local is_of_command = string.find(tostring(reply), '^%u+ ')
+    reply = redis.error_reply((is_of_command and '' or 'ERR ') .. tostring(reply))
   end
   replies[i + 1] = reply
 end

@@ -196,6 +196,8 @@ fn a_question_that_fails_fails_alone() {
                     Err(error) => {
                         assert!([3, 5, 7].contains(&i), "{text}: {i}: {error}");
                         assert!(!error.is_transient(), "{error}");
+                        let alone = limiter.check(subject(i)).await.unwrap_err();
+                        assert_eq!(fault(&error), fault(&alone), "{text}: {i}");
                     }
                 }
             }

@@ -110,7 +110,7 @@ mod tests {
         };
         assert_eq!(of(&[("resource:12", "5/s"), ("consumer:1", "3/s")]), ["RESOURCE", "CONSUMER"]);
         assert_eq!(of(&[("user:42", "short: 5/s, long: 9/m")]), ["SHORT", "LONG"]);
-        assert_eq!(of(&[("bob", "5/s, 9/m")]), ["KEY sliding_log/1s", "KEY sliding_log/1m"]);
+        assert_eq!(of(&[("bob", "5/s, 9/m")]), ["BOB sliding_log/1s", "BOB sliding_log/1m"]);
         assert_eq!(of(&[("user:1", "5/s"), ("user:2", "5/s")]), ["user:1", "user:2"]);
     }
 }
