@@ -130,7 +130,8 @@ fn held_limits(limits: &LimitSet) -> Vec<HeldLimit> {
     each.collect()
 }
 
-const fn kind_of(kind: Kind) -> HoldKind {
+/// The kind of a hold for an engine, of that for the oracle.
+pub(crate) const fn kind_of(kind: Kind) -> HoldKind {
     match kind {
         Kind::Acquire => HoldKind::Acquire,
         Kind::Reserve => HoldKind::Reserve,

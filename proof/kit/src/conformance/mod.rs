@@ -52,6 +52,7 @@ mod world;
 use tollgate::{Keeps, ManualClock, Store};
 
 pub use hold_histories::hold_history;
+pub(crate) use hold_histories::kind_of;
 pub use mixed::{Difference, FAMILIES, every_history, least_difference, mixed_history};
 pub use world::{SMALL, block_on, rule_of};
 

@@ -10,7 +10,7 @@ use tollgate::{Hold, HoldId, HoldKind, HoldTerms, LimitSet, Time};
 use super::pair::{charged, fields, same};
 use super::place::{self, START_US, later, signed};
 use super::search::World;
-use crate::conformance::rule_of;
+use crate::conformance::{kind_of, rule_of};
 use crate::oracle::{Charged, Fields, HeldLimit, HoldOracle, Kind, Oracle};
 
 /// The most holds that are open at a time.
@@ -340,14 +340,6 @@ fn held_limits(limits: &LimitSet) -> Option<Vec<HeldLimit>> {
         Some(HeldLimit::Rate(Box::new(oracle)))
     });
     each.collect()
-}
-
-const fn kind_of(kind: Kind) -> HoldKind {
-    match kind {
-        Kind::Acquire => HoldKind::Acquire,
-        Kind::Reserve => HoldKind::Reserve,
-        Kind::Charging => HoldKind::Charging,
-    }
 }
 
 /// The id of the open hold with this number, from 1; 0 is that of the last that was settled.
