@@ -10,10 +10,9 @@ use tollgate_proof::steps::{
 const HELP: &str = "\
 Does every history of small limits beside the oracle, and prints a table.
 
-usage: steps [--sample] [--wide] [--only WAY] [--json] [--quiet]
+usage: steps [--sample] [--only WAY] [--json] [--quiet]
 
   --sample  the small part that the tests run, in a few seconds
-  --wide    also the logs and sliding windows up to 4 units and 12 us: hours
   --only    counts `alone`, `held` beside open holds, or each by itself in a `store`
   --json    an array of rows instead of the table
   --quiet   no progress on standard error
@@ -27,7 +26,6 @@ example: cargo run --release -p tollgate-proof --example steps -- --sample
 #[derive(Default)]
 struct Options {
     sample: bool,
-    wide: bool,
     only: Option<String>,
     json: bool,
     quiet: bool,
@@ -39,7 +37,6 @@ fn main() -> ExitCode {
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--sample" => options.sample = true,
-            "--wide" => options.wide = true,
             "--only" => match args.next() {
                 Some(way) if ["alone", "held", "store"].contains(&&*way) => {
                     options.only = Some(way);
@@ -81,16 +78,12 @@ fn all(options: &Options) -> Vec<Row> {
             eprintln!("{:>6} s  {line}", began.elapsed().as_secs());
         }
     };
-    let (mut reach, held, stored) =
-        if options.sample { (Reach::sample(), 2, 2) } else { (Reach::whole(), 3, 3) };
-    if options.wide {
-        let most = [4, 12];
-        (reach.log, reach.window) = (most, most);
-    }
+    let (reaches, held, stored) =
+        if options.sample { (vec![Reach::sample()], 2, 2) } else { (Reach::whole().into(), 3, 3) };
     let wants = |way: &str| options.only.as_deref().is_none_or(|only| only == way);
     let mut all = Vec::new();
     if wants("alone") {
-        all.extend(rows(&reach, progress));
+        all.extend(reaches.iter().flat_map(|reach| rows(reach, progress)));
     }
     if wants("held") {
         all.extend(rows_with_holds(held, progress));

@@ -13,10 +13,8 @@ use crate::tree::Tree;
 /// The page that has the tables, and the lines that open them there.
 const PAGE: &str = "docs/proof.md";
 const BEGIN: &str = "<!-- generated: cargo xtask models --write -->";
+const BEGIN_STEPS: &str = "<!-- generated: cargo xtask models --write: steps -->";
 const BEGIN_BROKEN: &str = "<!-- generated: cargo xtask models --broken --write -->";
-
-/// The example that goes through the steps of every strategy.
-const STEPS: &str = "proof/kit/examples/steps.rs";
 
 /// The models to check, and how.
 #[derive(Debug)]
@@ -56,16 +54,21 @@ pub(crate) fn run(tree: &Tree, options: &Options<'_>) -> Result<bool> {
     for (name, is_set) in [("--sample", sample), ("--json", json)] {
         command.args(is_set.then_some(name));
     }
-    let is_good = if *write {
-        let table = process::output_of(command.arg("--markdown"))?;
-        put(tree, BEGIN, &table)?;
-        true
-    } else {
-        process::show(&mut command)?
-    };
-    // The strategies' steps are the other half: an example of the kit, where there is one.
-    let has_steps = models.is_empty() && !*sample && tree.root.join(STEPS).exists();
-    Ok(is_good && (!has_steps || process::show(&mut steps(tree))?))
+    // The strategies' steps are the other half.
+    let halves = [(BEGIN, command), (BEGIN_STEPS, steps(tree))];
+    if *write {
+        for (begin, mut half) in halves {
+            let markdown = if begin == BEGIN { &["--markdown"][..] } else { &[] };
+            put(tree, begin, &process::output_of(half.args(markdown))?)?;
+        }
+        return Ok(true);
+    }
+    let all = if models.is_empty() && !*sample { 2 } else { 1 };
+    let mut is_good = true;
+    for (_, mut half) in halves.into_iter().take(all) {
+        is_good &= process::show(&mut half)?;
+    }
+    Ok(is_good)
 }
 
 fn steps(tree: &Tree) -> Command {

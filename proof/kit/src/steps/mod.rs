@@ -85,14 +85,15 @@ struct Task {
     texts: [String; 2],
 }
 
-/// Searches all limits within reach without holds: a row for each kind of limit. `progress` gets a
-/// line for each limit.
+/// Searches all limits within reach without holds: a row for each kind of limit that has some.
+/// `progress` gets a line for each limit.
 pub fn rows(reach: &Reach, progress: impl Fn(&str) + Sync) -> Vec<Row> {
     let worlds = FAMILIES.iter().map(|family| {
         let Reach { units, periods_us, .. } = family.within(reach);
         let most = [*units.end(), *periods_us.end()];
         Worlds { name: family.name, most, texts: family.worlds(reach) }
     });
+    let worlds = worlds.filter(|worlds| !worlds.texts.is_empty());
     run(Way::Alone, worlds.collect(), reach.depth, progress)
 }
 
