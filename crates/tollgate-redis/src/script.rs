@@ -14,6 +14,10 @@ impl Script {
     /// names what may not be, or nothing. For [`Script::with_rights`].
     pub const RIGHTS: &str = include_str!("compose/rights.lua");
 
+    /// The Lua function `failure`: what `pcall` caught, as the error of a reply, with its kind. For
+    /// scripts that answer several questions.
+    pub const FAILURE: &str = include_str!("compose/failure.lua");
+
     /// A script with this text.
     #[must_use]
     pub fn new(text: String) -> Self {

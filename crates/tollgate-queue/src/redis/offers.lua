@@ -56,12 +56,7 @@ for i = 0, count - 1 do
   if not answers[i + 1] then
     local keys = {unpack(KEYS, 3 * i + 1, 3 * i + 3)}
     local ran, answer = pcall(offer, keys, {unpack(ARGV, each * i + 1, each * i + each)})
-    if not ran and type(answer) ~= 'table' then
-      -- What a command answered begins with its kind, and what Lua has to say does not.
-      local is_of_command = string.find(tostring(answer), '^%u+ ')
-      answer = redis.error_reply((is_of_command and '' or 'ERR ') .. tostring(answer))
-    end
-    answers[i + 1] = answer
+    answers[i + 1] = ran and answer or failure(answer)
   end
 end
 return answers

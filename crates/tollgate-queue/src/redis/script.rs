@@ -43,7 +43,7 @@ pub(super) fn script(
 pub(super) fn offers_script(layout: Layout, offer: &Script, has_test_clock: bool) -> Script {
     let mut library = Library::new(layout, has_test_clock);
     let body = library.filled(include_str!("offers.lua"));
-    let text = format!("#!lua\n{}{body}", library.needed(&body));
+    let text = format!("#!lua\n{}{}{body}", Script::FAILURE, library.needed(&body));
     Script::new(text.replace("$OFFER\n", &offer.function("offer")))
 }
 

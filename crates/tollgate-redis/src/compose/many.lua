@@ -6,11 +6,6 @@ end
 local replies = {}
 for i = 0, count - 1 do
   local ran, reply = pcall(check, $EACH)
-  if not ran and type(reply) ~= 'table' then
-    -- What a command answered begins with its kind, and what Lua has to say does not.
-    local is_of_command = string.find(tostring(reply), '^%u+ ')
-    reply = redis.error_reply((is_of_command and '' or 'ERR ') .. tostring(reply))
-  end
-  replies[i + 1] = reply
+  replies[i + 1] = ran and reply or failure(reply)
 end
 return replies
