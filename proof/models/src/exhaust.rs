@@ -67,6 +67,8 @@ pub struct Found {
     pub depth: usize,
     /// Whether every state was looked at that can be reached.
     pub is_exhausted: bool,
+    /// Whether a search in another order found as many states.
+    pub is_one_count: bool,
     /// The promises, and how each fared.
     pub promises: Vec<Kept>,
     /// How long it took.
@@ -77,18 +79,23 @@ impl Found {
     /// True when every promise holds in every state, and every bound is reached.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.is_exhausted && self.promises.iter().all(|kept| kept.holds && kept.is_reached)
+        let kept = self.promises.iter().all(|kept| kept.holds && kept.is_reached);
+        self.is_exhausted && self.is_one_count && kept
     }
 }
 
 /// Checks a model to the end, by this many threads.
+///
+/// It is done once more, depth first. Of equal states another one is met first then, so that states
+/// which are taken for equal and are not lead to another number of states.
 pub(crate) fn exhaust<W>(name: &'static str, world: W, threads: usize) -> Found
 where
-    W: World,
+    W: World + Clone,
     W::State: fmt::Debug + Hash + PartialEq + Send + Sync,
     W::Action: Clone + fmt::Debug + PartialEq + Send + Sync,
 {
     let (size, promises) = (world.size(), world.promises());
+    let again = world.clone();
     let started = Instant::now();
     let checker = world.checker().threads(threads).spawn_bfs().join();
     let seconds = started.elapsed().as_secs_f64();
@@ -111,6 +118,7 @@ where
         reached_by: steps(witness),
     });
     let promises: Vec<Kept> = kept.collect();
+    let deep = again.checker().threads(threads).spawn_dfs().join();
     Found {
         model: name,
         world: size,
@@ -118,6 +126,7 @@ where
         depth: checker.max_depth(),
         // The checker stops early only when nothing is left to be found.
         is_exhausted: checker.is_done() && promises.iter().any(|kept| kept.holds),
+        is_one_count: deep.unique_state_count() == checker.unique_state_count(),
         promises,
         seconds,
     }

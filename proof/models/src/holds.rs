@@ -85,14 +85,13 @@ pub(crate) struct Table(HoldTable, Vec<HoldName>);
 impl Table {
     fn print(&self) -> String {
         let Self(table, names) = self;
-        let mut marks = table.clone();
-        let named = names.iter().map(|name| {
-            (table.named(*name), marks.marked(*name, 0), table.renewed(HoldId::of_any_kind(*name)))
-        });
-        let named: Vec<_> = named.collect();
-        let open: Vec<_> = table.open().collect();
+        let named: Vec<_> = names.iter().map(|name| table.named(*name)).collect();
+        let open: Vec<_> = table.open().map(|hold| (table.renewed(hold.id), hold)).collect();
         let remembered: Vec<_> = table.remembered().collect();
-        format!("{:?} {open:?} {remembered:?} {named:?} {}", table.sums(), table.until_us())
+        // A name does not print itself, since it may be a secret.
+        let of = |name| names.iter().position(|other| *other == name);
+        let marks: Vec<_> = table.marks().map(|(name, mark)| (of(name), mark)).collect();
+        format!("{:?} {open:?} {remembered:?} {named:?} {marks:?}", table.sums())
     }
 }
 

@@ -73,6 +73,9 @@ pub fn table(all: &[Found]) -> String {
     let mut text = format!("{table}\n");
     for found in all {
         let _ = write!(text, "\n{}, {}\n", found.model, found.world.replace('`', ""));
+        if !found.is_one_count {
+            text.push_str("  A SEARCH IN ANOTHER ORDER FINDS OTHER STATES\n");
+        }
         for promise in &found.promises {
             let _ = writeln!(text, "  {}", kept(promise));
             let ways = [("broken by", &promise.broken_by)];

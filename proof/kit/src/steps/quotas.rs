@@ -207,7 +207,7 @@ impl Reach {
         };
         let (most, none) = ([4, 12], [0, 0]);
         let wide = Self { units: 1..=0, periods_us: 1..=0, ..all.clone() };
-        let log = Self { log: most, window: none, depth: 3, ..wide.clone() };
+        let log = Self { log: most, window: none, depth: 4, ..wide.clone() };
         let window = Self { log: none, window: most, depth: 2, ..wide };
         [all, log, window]
     }
