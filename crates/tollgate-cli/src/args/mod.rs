@@ -307,18 +307,23 @@ Secrets come from the environment, so that no process list shows them:
     /// its limits, reads the server's clock, and counts under the same keys as every other command.
     /// So tollgate and your own client can share a count.
     ///
-    /// You can paste the output into a shell, or pipe it: the explanations are comments.
-    #[command(after_help = "Example: tollgate scripts \"10/s via gcra\" --answer boolean | sh")]
+    /// The output is long: `| sh` loads the script and asks once, and `--format call` prints the
+    /// call alone. The explanations are comments.
+    #[command(after_help = "Example: tollgate scripts \"10/s via gcra\" --answer boolean | sh
+
+From a script of an article to a limit: tollgate help from-a-script")]
     #[command(after_long_help = "Examples:
+  tollgate scripts \"10/s via gcra\" --answer boolean | sh
+  tollgate scripts \"10/s via gcra\" --answer boolean --format call
   tollgate scripts \"10/s via gcra\" \"240/h via sliding_window\"
   tollgate scripts 10/s --format lua > limit.lua
-  tollgate scripts --on resource:12=\"5/10s via sliding_log\" \\
-                   --on consumer:1=\"3/10s via sliding_log\" --shard 12 --answer boolean
   tollgate scripts --on resource:12=5/10s --on consumer:1=3/10s --shard 12 \\
                    --arguments \"s n n\" --answer words
   tollgate scripts \"[[1,10],[60,120],[3600,240,60]]\" --arguments \"json _ cost\"
   tollgate scripts --queue mail --bound 10
-  redis-cli --eval limit.lua 'tg1:{user:42}:sliding_log/1s' , 1 0")]
+  redis-cli --eval limit.lua 'tg1:{user:42}:sliding_log/1s' , 1 0
+
+From a script of an article to a limit: tollgate help from-a-script")]
     Scripts(Scripts),
     /// Check whether a Redis or Valkey server is fit to hold counts
     ///

@@ -82,7 +82,8 @@ pub(crate) struct Scripts {
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Reply::Verbose)]
     pub(crate) answer: Reply,
 
-    /// The output: lines for a shell, the script alone, or one JSON object with all of it
+    /// The output: lines for a shell, the call alone, the script alone, or one JSON object with all
+    /// of it
     #[arg(long, value_enum, value_name = "FORM", default_value_t = ScriptFormat::RedisCli)]
     pub(crate) format: ScriptFormat,
 }
@@ -99,6 +100,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ScriptFormat {
     RedisCli,
+    Call,
     Lua,
     Json,
 }

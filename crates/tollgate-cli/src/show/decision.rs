@@ -1,7 +1,7 @@
 //! Decisions as lines for people.
 
 use anstyle::{AnsiColor, Style};
-use tollgate::{Carried, Decision, Report, Verdict};
+use tollgate::{Anchor, Carried, Decision, Report, Verdict};
 
 use super::duration;
 
@@ -109,12 +109,26 @@ fn full_again(report: &Report<'_>) -> String {
 /// A line on a limit whose numbers were changed while it counted.
 fn carried(report: &Report<'_>, indent: &str) -> String {
     match report.carried() {
-        Carried::Over => format!("{indent}its numbers have changed: the count was carried over\n"),
+        Carried::Over => {
+            let over = format!("{indent}its numbers have changed: the count was carried over\n");
+            over + &both_anchors(report, indent)
+        }
         Carried::Fresh => {
             format!("{indent}this limit counts in another way: it started fresh\n")
         }
         _ => String::new(),
     }
+}
+
+/// The warning of a window that opens with a request: where the other anchor is asked in between,
+/// it begins again each time, with all that was counted. The numbers from before are not known here.
+fn both_anchors(report: &Report<'_>, indent: &str) -> String {
+    if report.limit().quota().anchor != Some(Anchor::FirstHit) {
+        return String::new();
+    }
+    format!(
+        "{indent}asked under both anchors in turn, a subject may starve: `tollgate help notation`\n"
+    )
 }
 
 fn good() -> Style {
@@ -196,6 +210,20 @@ deny consumer:1: 0 of 1 left, retry in 10s (1/10s via sliding_log)
             let (text, _) = shown(&decision, false);
             assert!(text.contains(says), "{text}");
             assert_eq!(text.lines().count(), 1 + usize::from(!says.is_empty()), "{text}");
+        }
+    }
+
+    #[test]
+    fn both_anchors_of_a_window_are_warned_of() {
+        let limiter = limiter("1/h");
+        let epoch: LimitSet = "5/10s via fixed_window".parse().unwrap();
+        let first: LimitSet = "5/10s anchor first-hit via fixed_window".parse().unwrap();
+        for (limits, is_warned) in
+            [(&first, false), (&first, false), (&epoch, false), (&first, true), (&first, false)]
+        {
+            let decision = limiter.check(Ask::new("bob").under(limits)).now().unwrap();
+            let (text, _) = shown(&decision, false);
+            assert_eq!(text.contains("both anchors in turn"), is_warned, "{text}");
         }
     }
 }

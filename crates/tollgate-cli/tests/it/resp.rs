@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("../../docs/resp.md");
 const PASSWORD: &str = "a-password-of-many-bytes";
 
 /// A service with the Redis protocol on a free port, and that port.
-fn serve(place: &Place, password: Option<&str>, more: &[&str]) -> (Serving, u16) {
+pub(crate) fn serve(place: &Place, password: Option<&str>, more: &[&str]) -> (Serving, u16) {
     let args = [&["--resp", "127.0.0.1:0"], more].concat();
     let mut command = Serving::command(place, &args);
     command.env_remove("TOLLGATE_RESP_PASSWORD");
@@ -44,7 +44,7 @@ fn tool(name: &str, port: u16, args: &[&str], input: &str) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-fn cli(port: u16, args: &[&str], input: &str) -> Option<String> {
+pub(crate) fn cli(port: u16, args: &[&str], input: &str) -> Option<String> {
     let output = tool("redis-cli", port, args, input)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));

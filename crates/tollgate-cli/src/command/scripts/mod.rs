@@ -22,7 +22,7 @@ use self::reach::Reach;
 use self::shell::{comment, shell_word};
 use crate::args::{Reply, ScriptFormat, Scripts};
 use crate::input;
-use crate::show::Output;
+use crate::show::{Output, note};
 use crate::store::key_prefix;
 
 /// The end marker of the here-document; no line of a script equals it.
@@ -81,6 +81,10 @@ pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
         ScriptFormat::Lua => out.exact(&call.script)?,
         ScriptFormat::Json => out.json(&call)?,
         ScriptFormat::RedisCli => out.exact(&call.text()?)?,
+        ScriptFormat::Call => {
+            call.reach.remarks().iter().for_each(|remark| note(&format!("server: {remark}")));
+            out.exact(&format!("{}\n", call.evalsha()))?;
+        }
     }
     Ok(0)
 }
@@ -312,18 +316,34 @@ impl Call {
         // The quoted marker prevents expansion: `$` and backquotes in the script have no meaning.
         let _ = write!(text, "\n# Load the script; load it again after a restart of the server.\n");
         let _ = write!(text, "{cli} -x SCRIPT LOAD <<'{END}'\n{script}{END}\n");
-        let keys: Vec<String> = self.keys.iter().map(|key| shell_word(&key.key)).collect();
-        let argv: Vec<String> = self.argv.iter().map(Argument::shell_word).collect();
-        let (keys, argv) = (keys.join(" "), argv.join(" "));
-        let _ = write!(text, "\n# Call it, as often as you like.\n");
-        let (sha, count) = (&self.sha1, self.keys.len());
-        let _ = writeln!(text, "{cli} EVALSHA {sha} {count} {keys} {argv}");
+        // On a terminal the beginning has scrolled away, and the script is too long to be copied.
+        let _ = write!(
+            text,
+            "\n# Call it, as often as you like. `--format call` prints the next line alone, and `| sh`\n\
+             # behind this command loads the script without copying it.\n{}\n",
+            self.evalsha()
+        );
+        let (keys, argv) = self.words();
         let _ = write!(
             text,
             "\n# Or send the script each time, from a file that `--format lua` wrote:\n# \
              {cli} --eval limit.lua {keys} , {argv}\n"
         );
         Ok(text)
+    }
+
+    /// The line that calls the script, once the server has it.
+    fn evalsha(&self) -> String {
+        let (cli, sha, count) = (self.reach.redis_cli(), &self.sha1, self.keys.len());
+        let (keys, argv) = self.words();
+        format!("{cli} EVALSHA {sha} {count} {keys} {argv}")
+    }
+
+    /// The keys and the arguments as words of a shell.
+    fn words(&self) -> (String, String) {
+        let keys: Vec<String> = self.keys.iter().map(|key| shell_word(&key.key)).collect();
+        let argv: Vec<String> = self.argv.iter().map(Argument::shell_word).collect();
+        (keys.join(" "), argv.join(" "))
     }
 }
 
