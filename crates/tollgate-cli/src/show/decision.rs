@@ -121,7 +121,7 @@ fn carried(report: &Report<'_>, indent: &str) -> String {
 }
 
 /// The warning of a window that opens with a request: where the other anchor is asked in between,
-/// it begins again each time, with all that was counted. The numbers from before are not known here.
+/// it begins again each time, with all that was counted. The earlier numbers are not known here.
 fn both_anchors(report: &Report<'_>, indent: &str) -> String {
     if report.limit().quota().anchor != Some(Anchor::FirstHit) {
         return String::new();

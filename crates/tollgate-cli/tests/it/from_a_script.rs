@@ -137,7 +137,7 @@ fn a_worker_of_the_readers_own_takes_jobs_of_the_offer() {
     assert!(offered().contains('-') && offered().is_empty());
 }
 
-/// What `ZCARD` was for is asked under the shard of the script, or another key is looked at.
+/// `inspect` shows the count, as `ZCARD` did, under the shard of the script.
 #[test]
 fn inspect_finds_the_count_of_the_script() {
     let place = Place::new();
