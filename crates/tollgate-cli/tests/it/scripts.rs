@@ -185,6 +185,7 @@ fn the_words_of_a_call_must_fit_the_limits() {
         (&["1/h", "--arguments", "n n ms"], "as many words are needed"),
         (&["1/h", "--arguments", "n burst ms"], "more often than limits have one"),
         (&["1/h", "--arguments", "json n"], "leave `n`, `s`, `ms`, `us` out"),
+        (&["10/s, 120/m", "--arguments", "json s"], "leave `n`, `s`, `ms`, `us` out"),
         (&["1/h", "--arguments", "n cost cost"], "`cost` is written twice"),
         (&["10/s via sliding_window", "--arguments", "json"], "not of whole seconds"),
         (&["1/h, ban 1m after 2 denials in 1m", "--arguments", "n"], "is not a rate over a time"),

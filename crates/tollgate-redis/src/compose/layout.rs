@@ -131,6 +131,10 @@ impl Layout {
         let with_burst: Vec<usize> = (0..limits).filter(|i| self.takes_burst(*i)).collect();
         let is_time = |name: &&&str| TIME_UNITS.iter().any(|(unit, _)| *unit == **name);
         let times = names.iter().filter(is_time).count();
+        // Before the times are looked at: one time beside `json` is no question of several.
+        if count("json") > 0 && count("n") + times > 0 {
+            return self.fail("`json` has units and times", "leave `n`, `s`, `ms`, `us` out");
+        }
         let (mut units, mut bursts, mut time) = (0, with_burst.iter(), 0);
         for name in &names {
             words.push(match *name {
@@ -185,15 +189,11 @@ impl Layout {
             self.check_names()?;
         }
         match (count("json") > 0, units + times > 0) {
-            (true, true) => {
-                self.fail("`json` has units and times", "leave `n`, `s`, `ms`, `us` out")
-            }
             (false, false) => self.fail("no word is a number of a limit", KNOWN),
-            (true, false) if self.of_subject.iter().any(|of| *of != self.of_subject[0]) => self
-                .fail(
-                    "the subjects have different numbers of limits",
-                    "the rows of the JSON are for each subject: give all as many limits",
-                ),
+            (true, _) if self.of_subject.iter().any(|of| *of != self.of_subject[0]) => self.fail(
+                "the subjects have different numbers of limits",
+                "the rows of the JSON are for each subject: give all as many limits",
+            ),
             _ => Ok(words),
         }
     }
