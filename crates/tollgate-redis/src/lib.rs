@@ -36,6 +36,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod bare;
 mod client;
 mod command_reply;
 pub mod compose;
@@ -58,6 +59,7 @@ pub mod timeseries;
 mod unlink;
 pub mod usage;
 
+pub use bare::BareConnections;
 pub use client::{Takeover, Topology};
 pub use fault::{Fault, may_connect_later};
 pub use key::{KeyPrefix, Keys, PREFIX};

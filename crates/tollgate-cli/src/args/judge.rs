@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
 
+use super::replay::LogArgs;
+
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("driver").required(true))]
-#[command(
-    override_usage = "tollgate judge [OPTIONS] -l LIMIT <--command|--http|--resp|--redis> WHERE"
-)]
+#[command(override_usage = "tollgate judge [OPTIONS] -l LIMIT \\
+        <--command|--http|--grpc|--resp|--redis> WHERE")]
 pub(crate) struct Judge {
     /// A limit that counts for each subject, such as "10/s via gcra"; repeat it for several. With
     /// `via` the strategy's definition is what the answers are held to
@@ -19,16 +20,23 @@ pub(crate) struct Judge {
     #[arg(long, value_name = "PROGRAM", group = "driver", help_heading = "Drivers")]
     pub(crate) command: Option<String>,
 
-    /// Ask over HTTP: the URL of one check, where {subject}, {cost} and {id} are filled in
+    /// Ask over HTTP: the URL of one check, where {subject}, {cost} and {id} are filled in; also
+    /// https://
     #[arg(long, value_name = "URL", group = "driver", help_heading = "Drivers")]
     pub(crate) http: Option<String>,
 
-    /// Ask over the Redis protocol; --ask has the command
+    /// Ask Envoy's rate limit service over gRPC; --ask has the domain and a descriptor
     #[arg(long, value_name = "HOST:PORT", group = "driver", help_heading = "Drivers")]
+    pub(crate) grpc: Option<String>,
+
+    /// Ask over the Redis protocol: HOST:PORT, or a URL with a password or TLS, such as
+    /// rediss://USER:PASSWORD@HOST:PORT; --ask has the command
+    #[arg(long, value_name = "SERVER", group = "driver", help_heading = "Drivers")]
     pub(crate) resp: Option<String>,
 
-    /// Ask a script on a Redis by EVALSHA; --script and --ask have the script and its arguments
-    #[arg(long, value_name = "HOST:PORT", group = "driver", help_heading = "Drivers")]
+    /// Ask a script on a Redis by EVALSHA: HOST:PORT or a URL; --script and --ask have the script
+    /// and its arguments
+    #[arg(long, value_name = "SERVER", group = "driver", help_heading = "Drivers")]
     #[arg(requires = "script")]
     pub(crate) redis: Option<String>,
 
@@ -37,7 +45,8 @@ pub(crate) struct Judge {
     pub(crate) script: Option<PathBuf>,
 
     /// The command of --resp, such as "CL.THROTTLE {subject} 9 10 1 {cost}"; the number of keys,
-    /// keys and arguments of --script, such as "1 {subject} 10 {cost}"
+    /// keys and arguments of --script, such as "1 {subject} 10 {cost}"; the domain and the entries
+    /// of --grpc, such as "shop user={subject} hits_addend={cost}"
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["http", "command"])]
     #[arg(help_heading = "Drivers")]
     pub(crate) ask: Option<String>,
@@ -124,6 +133,14 @@ pub(crate) struct Judge {
     /// Write a report: one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+
+    /// Ask the requests of an access log too, with their subjects and their spacing; repeat it for
+    /// several logs
+    #[arg(long, value_name = "LOG", help_heading = "Recorded traffic")]
+    pub(crate) log: Vec<PathBuf>,
+
+    #[command(flatten, next_help_heading = "Recorded traffic")]
+    pub(crate) reading: LogArgs,
 }
 
 /// The promises.

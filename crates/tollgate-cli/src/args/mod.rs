@@ -291,6 +291,8 @@ Secrets come from the environment, so that no process list shows them:
     #[command(after_long_help = "Examples:
   tollgate judge -l \"10/s via gcra\" --command \"python3 driver.py\"
   tollgate judge -l \"10/s\" --http \"http://127.0.0.1:8080/?user={subject}\"
+  tollgate judge -l \"5/m via fixed_window\" --grpc 127.0.0.1:8081 \\
+                 --ask \"shop user={subject} hits_addend={cost}\"
   tollgate judge -l \"5/10s via fixed_window\" --redis 127.0.0.1:6379 \\
                  --script limit.lua --ask \"1 {subject} 5 10\" --allowed item:0=1")]
     Judge(Box<Judge>),

@@ -9,7 +9,7 @@ use crate::serving::Serving;
 
 const PAGE: &str = include_str!("../../docs/resp.md");
 
-const PASSWORD: &str = "a-password-of-many-bytes";
+pub(crate) const PASSWORD: &str = "a-password-of-many-bytes";
 
 /// A service with the Redis protocol on a free port, and that port.
 pub(crate) fn serve(place: &Place, password: Option<&str>, more: &[&str]) -> (Serving, u16) {
@@ -193,7 +193,7 @@ fn transactions_of_client_libraries_run() {
 
 /// A certificate for this address, and the arguments of a service that has it. The name `localhost`
 /// has a second address, whose port may be another program's.
-fn certificate(place: &Place) -> (String, Vec<String>) {
+pub(crate) fn certificate(place: &Place) -> (String, Vec<String>) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let [certificate, key] = ["one.pem", "one.key"].map(|name| place.path().join(name));
     std::fs::write(&certificate, made.cert.pem()).unwrap();

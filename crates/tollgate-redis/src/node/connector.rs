@@ -29,6 +29,9 @@ const DIAGNOSIS_TIMEOUT: Duration = Duration::from_millis(250);
 /// How many loads of scripts may wait to be sent besides calls.
 const LOAD_QUEUE_SLOTS: usize = 64;
 
+/// The longest line that answers a command of the greeting.
+const LONGEST_LINE: usize = 1_024;
+
 /// A TLS record with an invalid handshake. A TLS server answers it with an alert; plain text it
 /// would answer with a reset and no byte.
 const BAD_HANDSHAKE: &[u8] = b"\x16\x03\x01\x00\x05hello";
@@ -114,14 +117,36 @@ impl Connector {
         id: u64,
         ended: impl FnOnce(bool) + Send + 'static,
     ) -> Result<Wire, Fault> {
-        let within = self.options.connect_timeout;
-        let connecting = async {
+        self.in_time(async {
             let stream = self.stream().await?;
             self.greet(stream, id, ended).await.map_err(|fault| self.unwelcome(fault))
-        };
+        })
+        .await
+    }
+
+    /// Waits for a connection no longer than the options say.
+    async fn in_time<T>(
+        &self,
+        connecting: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let within = self.options.connect_timeout;
         timeout(within, connecting)
             .await
             .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
+    }
+
+    /// Connects within the timeout, logs in and selects the database, for a program that reads and
+    /// writes the protocol itself.
+    pub(crate) async fn bare(&self) -> Result<Box<dyn Stream>, Fault> {
+        let connecting = self.in_time(async {
+            let mut stream = self.stream().await?;
+            for command in self.login() {
+                let reply = line_after(&mut stream, &command).await;
+                is_done(reply.map_err(|error| self.unreachable(reason(&error)))?)?;
+            }
+            Ok(stream)
+        });
+        self.diagnosed(connecting).await
     }
 
     /// Sends one command on a new connection, and returns the reply, which may be a server error.
@@ -258,8 +283,7 @@ impl Connector {
 
     /// A separate connection that subscribes to channels.
     pub(crate) async fn listen(&self, channels: &[&str]) -> Result<PubSub, Fault> {
-        let within = self.options.connect_timeout;
-        let listening = async {
+        self.in_time(async {
             let stream = self.stream().await?;
             let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
             if let Some(user) = &self.options.user {
@@ -272,10 +296,25 @@ impl Connector {
             let mut line = PubSub::new(&info, stream).await.map_err(lost)?;
             line.subscribe(channels).await.map_err(lost)?;
             Ok(line)
-        };
-        timeout(within, listening)
-            .await
-            .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
+        })
+        .await
+    }
+
+    /// The commands that log in and select the database.
+    fn login(&self) -> Vec<Cmd> {
+        let mut commands = Vec::new();
+        let Options { user, password, database, .. } = &self.options;
+        if let Some(password) = password {
+            let mut auth = redis::cmd("AUTH");
+            if let Some(user) = user {
+                auth.arg(user);
+            }
+            commands.push(auth.arg(password).take());
+        }
+        if *database != 0 {
+            commands.push(redis::cmd("SELECT").arg(*database).take());
+        }
+        commands
     }
 
     /// Logs in, selects the database, and waits for one answer.
@@ -299,15 +338,8 @@ impl Connector {
             .await
             .map_err(|error| lost(&error, ChargeState::NotCharged))?;
         let wire = Wire::new(id, connection, driver, ended, options, self.number);
-        if let Some(password) = &options.password {
-            let mut auth = redis::cmd("AUTH");
-            if let Some(user) = &options.user {
-                auth.arg(user);
-            }
-            hello(&wire, auth.arg(password)).await?;
-        }
-        if options.database != 0 {
-            hello(&wire, redis::cmd("SELECT").arg(options.database)).await?;
+        for command in self.login() {
+            hello(&wire, &command).await?;
         }
         if self.is_primary {
             is_primary(&wire).await?;
@@ -320,6 +352,17 @@ impl Connector {
             done => done.map(|()| wire),
         }
     }
+}
+
+/// Sends a command whose reply is one line, and reads no byte beyond it.
+async fn line_after(stream: &mut Box<dyn Stream>, command: &Cmd) -> io::Result<Value> {
+    stream.write_all(&command.get_packed_command()).await?;
+    stream.flush().await?;
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") && line.len() < LONGEST_LINE {
+        line.push(stream.read_u8().await?);
+    }
+    redis::parse_redis_value(&line).map_err(io::Error::other)
 }
 
 /// Whether the server says that it is a primary. One that was replaced may not know it yet, or may
@@ -338,7 +381,12 @@ async fn is_primary(wire: &Wire) -> Result<(), Fault> {
 
 /// One command of the greeting.
 async fn hello(wire: &Wire, command: &Cmd) -> Result<(), Fault> {
-    match wire.greet(command).await? {
+    is_done(wire.greet(command).await?)
+}
+
+/// Whether a command of the greeting succeeded.
+fn is_done(reply: Value) -> Result<(), Fault> {
+    match reply {
         Value::Okay | Value::SimpleString(_) => Ok(()),
         Value::ServerError(error) => Err(refused(&error)),
         _ => Err(Fault::Garbled { charge: ChargeState::NotCharged }),

@@ -289,6 +289,21 @@ impl Options {
         matches!(self.target, Target::Cluster { .. })
     }
 
+    /// The host and the port of the one server, where it is one and listens on TCP.
+    ///
+    /// ```
+    /// let options = tollgate_redis::Options::from_url("redis://:secret@localhost/3")?;
+    /// assert_eq!(options.endpoint(), Some(("localhost", 6379)));
+    /// # Ok::<(), tollgate::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn endpoint(&self) -> Option<(&str, u16)> {
+        match &self.target {
+            Target::Server(Address::Tcp { host, port, .. }) => Some((host, *port)),
+            _ => None,
+        }
+    }
+
     /// Starts a task that drives a connection.
     pub(crate) fn spawn(&self, driver: impl Future<Output = ()> + Send + 'static) {
         #[cfg(unix)]

@@ -1,6 +1,8 @@
 //! The definitions where the time of a decision is known only between two instants: for
 //! strategies of which an earlier charge always leaves more.
 
+use std::collections::BTreeSet;
+
 use tollgate::Limit;
 
 use crate::conformance::rule_of;
@@ -49,27 +51,34 @@ pub(super) fn check(history: &History, options: &Options) -> Vec<Judged> {
     found
 }
 
-/// The findings about one subject: up to the first wrong answer.
+/// The findings about one subject: up to the first wrong answer, or to one that nobody knows.
 fn of_subject(calls: &[&Call], options: &Options) -> Option<Vec<Judged>> {
     let rules = || options.limits.limits().iter().filter_map(rule_of);
     let oracles = || rules().map(Oracle::grouped).collect::<Result<Vec<_>, _>>().ok();
     let mut counts = Counts { early: oracles()?, late: oracles()?, newest_us: 0 };
     let mut found = Vec::new();
+    let mut ids = Ids::default();
     for (place, call) in calls.iter().enumerate() {
-        let (from_us, to_us) = instants(call, options.precision_us);
-        if call.outcome == CallOutcome::Unknown {
-            // It may have been charged or not.
-            return Some(found);
+        let (mut from_us, to_us) = instants(call, options.precision_us);
+        match ids.see(call, from_us) {
+            Seen::New => {}
+            Seen::Repeat => continue,
+            Seen::AfterLost { sent_us } => from_us = sent_us,
+            Seen::Unknown => return Some(found),
         }
         match counts.wrong(call, (from_us, to_us), options) {
             Some((area, reason)) => {
                 let shown = calls.get(..=place).unwrap_or(&[]);
                 let calls = shown.iter().map(|&call| call.clone()).collect();
                 let reason = format!("call {}: expected {reason}", call.id);
-                found.push(Judged::broken(area, reason, History { calls, ..History::default() }));
+                let part = History { calls, ..History::default() };
+                found.push(Judged::broken(ids.area(area, call), reason, part));
                 return Some(found);
             }
-            None => found.push(Judged { checked: 1, ..Judged::new(Area::Decisions) }),
+            None => {
+                let area = if ids.repeated { Area::Once } else { Area::Decisions };
+                found.push(Judged { checked: 1, ..Judged::new(area) });
+            }
         }
         if call.outcome.is_allowed() {
             counts.early.iter_mut().for_each(|it| it.charge_anyway(from_us, call.cost));
@@ -78,6 +87,67 @@ fn of_subject(calls: &[&Call], options: &Options) -> Option<Vec<Judged>> {
         }
     }
     Some(found)
+}
+
+/// The request ids of one subject.
+#[derive(Default)]
+struct Ids<'c> {
+    charged: BTreeSet<&'c String>,
+    denied: BTreeSet<&'c String>,
+    /// The one whose reply was lost, and when it was sent.
+    lost: Option<(&'c String, u64)>,
+    /// Whether one came again.
+    repeated: bool,
+}
+
+/// A call beside the ids of the calls before it.
+enum Seen {
+    New,
+    /// It charges nothing. It is answered as before, or as things are now.
+    Repeat,
+    /// It was sent before, and charged then or now.
+    AfterLost {
+        sent_us: u64,
+    },
+    /// Nobody knows what was charged from here on.
+    Unknown,
+}
+
+impl<'c> Ids<'c> {
+    fn see(&mut self, call: &'c Call, from_us: u64) -> Seen {
+        let id = call.request.as_ref();
+        let seen = match (self.lost, id, call.outcome) {
+            (Some((lost, sent_us)), Some(id), CallOutcome::Allowed { .. }) if lost == id => {
+                (self.lost, self.repeated) = (None, true);
+                Seen::AfterLost { sent_us }
+            }
+            // After a denial the lost question may still arrive, and be charged.
+            (Some(_), ..) | (None, None, CallOutcome::Unknown) => Seen::Unknown,
+            (None, Some(id), _) if self.charged.contains(id) => {
+                self.repeated = true;
+                Seen::Repeat
+            }
+            // Whether a denial is kept under its id is the limiter's choice.
+            (None, Some(id), outcome) if outcome.is_denial() && self.denied.contains(id) => {
+                Seen::Repeat
+            }
+            (None, Some(id), CallOutcome::Unknown) => {
+                self.lost = Some((id, from_us));
+                Seen::Repeat
+            }
+            _ => Seen::New,
+        };
+        self.charged.extend(id.filter(|_| call.outcome.is_allowed()));
+        self.denied.extend(id.filter(|_| call.outcome.is_denial()));
+        seen
+    }
+
+    /// The promise that a count is about: after a repeat a unit that is absent was charged twice.
+    fn area(&self, area: Area, call: &Call) -> Area {
+        let is_over = area == Area::Decisions && call.outcome.is_allowed();
+        let is_count = matches!(area, Area::Decisions | Area::Remaining);
+        if self.repeated && is_count && !is_over { Area::Once } else { area }
+    }
 }
 
 impl Counts {

@@ -4,6 +4,7 @@
 use crate::history::CallOutcome;
 
 use super::ask::{Ask, Disturbance, DriverError, Flood, Reply};
+use super::recorded;
 use super::session::Session;
 use super::settable::pairs;
 
@@ -13,13 +14,18 @@ const BURST: u64 = 2_000;
 /// The most questions of the flood.
 const FLOOD: usize = 200_000;
 
-/// One kind of traffic: its name, the ability that it needs, how many of the longest periods it
-/// takes, and its questions.
+/// One kind of traffic: its name, the ability that it needs, the time that it takes (in
+/// microseconds), and its questions.
 type Kind = (&'static str, bool, u64, fn(&mut Session<'_>) -> Result<(), DriverError>);
 
 fn kinds(session: &Session<'_>) -> Vec<Kind> {
     let able = session.able;
-    vec![
+    let period_us = session.options.longest_us();
+    // The last number is how many of the longest periods it takes.
+    // Disturbances come first: whoever can make one wants to know about it.
+    let all: [Kind; 16] = [
+        ("a restart", able.restart, 2, |session| disturbed(session, Disturbance::Restart)),
+        ("a failover", able.failover, 2, |session| disturbed(session, Disturbance::Failover)),
         ("a burst, and told waits", true, 3, burst),
         ("edges of windows", true, 3, edges),
         ("a late burst in a window", true, 3, late_burst),
@@ -34,9 +40,16 @@ fn kinds(session: &Session<'_>) -> Vec<Kind> {
         ("request ids again", able.requests, 1, repeats),
         ("lost replies", able.lose, 1, lost),
         ("peeks", able.peeks, 1, peeks),
-        ("a restart", able.restart, 2, |session| disturbed(session, Disturbance::Restart)),
-        ("a failover", able.failover, 2, |session| disturbed(session, Disturbance::Failover)),
-    ]
+    ];
+    let mut kinds: Vec<Kind> = all
+        .into_iter()
+        .map(|(name, able, periods, run)| (name, able, periods.saturating_mul(period_us), run))
+        .collect();
+    let log = &session.options.recorded;
+    if !log.requests.is_empty() {
+        kinds.push((recorded::NAME, true, recorded::span_us(log), recorded::ask));
+    }
+    kinds
 }
 
 /// Asks all of it that the time allows. `said` gets the name of each kind of traffic when it
@@ -45,10 +58,8 @@ pub(super) fn ask(
     session: &mut Session<'_>,
     said: &mut dyn FnMut(&str),
 ) -> Result<(), DriverError> {
-    let period_us = session.options.longest_us();
     let until_us = session.driver.now_us().saturating_add(session.options.within_us);
-    for (name, able, periods, run) in kinds(session) {
-        let needs_us = periods.saturating_mul(period_us);
+    for (name, able, needs_us, run) in kinds(session) {
         if !able {
             session.open.push(format!("{name}: the driver cannot ask it"));
         } else if session.driver.now_us().saturating_add(needs_us) > until_us {

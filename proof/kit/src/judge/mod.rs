@@ -54,6 +54,7 @@ mod consistent;
 mod live;
 mod most;
 mod options;
+mod recorded;
 mod session;
 mod settable;
 mod verdict;
@@ -61,7 +62,7 @@ mod verdict;
 use crate::history::{self, Bounds, CallOutcome, Finding, History, Verdict};
 
 pub use ask::{Abilities, Ask, Disturbance, Driver, DriverError, Flood, Reply};
-pub use options::{Options, Strictness};
+pub use options::{Options, Recorded, RecordedLog, Strictness};
 pub use verdict::{Area, Judged, Judgement, MostAdmitted, Traffic};
 
 use session::{Phase, Session};

@@ -1,6 +1,6 @@
 //! The most that was admitted within one period, for certain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Call, History};
 
@@ -22,9 +22,14 @@ pub(super) fn instants(call: &Call, precision_us: u64) -> (u64, u64) {
 /// open: what is exactly one period old is in it no more.
 pub(super) fn most(history: &History, options: &Options) -> Vec<u64> {
     let mut admitted: BTreeMap<&str, Vec<(u64, u64, u64)>> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
     for call in history.calls.iter().filter(|call| call.outcome.is_allowed()) {
         let (from_us, to_us) = instants(call, options.precision_us);
         for part in &call.parts {
+            // A repeat admits nothing more.
+            if call.request.as_ref().is_some_and(|id| !ids.insert((&part.subject, id))) {
+                continue;
+            }
             admitted.entry(&part.subject).or_default().push((from_us, to_us, call.cost));
         }
     }

@@ -51,6 +51,30 @@ pub struct Options {
     pub seed: u64,
     /// A text that no earlier judgement had: a part of each subject, so that none has a count yet.
     pub run: String,
+    /// Recorded traffic, which is asked too.
+    pub recorded: RecordedLog,
+}
+
+/// The requests of a log, as traffic.
+#[allow(clippy::exhaustive_structs, reason = "plain data")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedLog {
+    /// The requests to ask, in the order of their times. Without any this traffic is absent.
+    pub requests: Vec<Recorded>,
+    /// How many the log has.
+    pub of: u64,
+}
+
+/// A request of a log.
+#[allow(clippy::exhaustive_structs, reason = "plain data")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its time, in microseconds since 1970.
+    pub at_us: u64,
+    /// Its client. The subject that is asked about has this at its end.
+    pub subject: String,
+    /// Its cost, at least 1. It counts where questions have costs.
+    pub cost: u64,
 }
 
 impl Options {
@@ -67,6 +91,7 @@ impl Options {
             within_us: 60_000_000,
             seed: 1,
             run: "0".to_owned(),
+            recorded: RecordedLog::default(),
         }
     }
 

@@ -102,6 +102,27 @@ impl<'d> Session<'d> {
         self.real_us.saturating_add_signed(self.offset_us)
     }
 
+    /// Begins at an instant of a cycle of time, where the clock is set; else now. Returns when that
+    /// is. All are in microseconds.
+    pub(super) fn begin_at(&mut self, instant_us: u64, cycle_us: u64) -> u64 {
+        if self.able.clock {
+            self.real_us += 2 * self.options.longest_us();
+            let set_us = self.set_us();
+            let next_us = set_us.next_multiple_of(cycle_us) + instant_us;
+            self.real_us += next_us - set_us;
+        }
+        self.time_us()
+    }
+
+    /// Lets time pass until an instant of the record's clock.
+    pub(super) fn wait_until(&mut self, until_us: u64) {
+        if self.able.clock {
+            self.real_us = self.real_us.max(until_us);
+        } else {
+            self.driver.sleep_until(until_us);
+        }
+    }
+
     /// Sets the limiter's clock back or forward beside real time.
     pub(super) fn step_clock(&mut self, by_us: i64) {
         self.offset_us += by_us;

@@ -3,6 +3,7 @@
 use crate::history::CallOutcome;
 
 use super::ask::{Ask, Disturbance, DriverError};
+use super::recorded;
 use super::session::Session;
 
 /// One kind of traffic.
@@ -112,7 +113,13 @@ pub(super) fn ask(
     }
     said("subjects apart");
     session.begin("subjects apart", true);
-    apart(session)
+    apart(session)?;
+    if !session.options.recorded.requests.is_empty() {
+        said(recorded::NAME);
+        session.begin(recorded::NAME, true);
+        recorded::ask(session)?;
+    }
+    Ok(())
 }
 
 /// Pairs of subjects that are mistaken for each other: by case, and by the sign that joins parts.

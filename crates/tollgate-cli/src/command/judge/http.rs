@@ -1,28 +1,37 @@
 //! The driver over HTTP/1.1: one request for each question, from templates.
 
-use anyhow::{Context as _, Result, bail};
+use std::future::poll_fn;
+
+use anyhow::{Context as _, Error, Result, bail};
 use bytes::Bytes;
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::rt::{Read, Write};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tollgate_proof::judge::Ask;
+use tower_service::Service as _;
 
-use super::network::Protocol;
+use super::network::{Protocol, unread};
 use super::place::Raw;
 use super::reading::{Answer, Reading};
+use super::target::Target;
 use super::words::{Written, filled};
 use crate::args::Judge;
+use crate::client::over_https;
 use crate::input::shown;
 
 /// A server, and the request to ask it with.
-#[derive(Debug)]
 pub(super) struct Http {
-    /// The host and the port.
-    pub(super) address: String,
+    pub(super) target: Target,
+    /// The connector of https, and the address as the certificate has it.
+    tls: Option<(HttpsConnector<HttpConnector>, Uri)>,
+    /// The host as the URL has it, for the header.
+    host: String,
     /// Path and query.
     path: String,
     method: Method,
@@ -32,20 +41,16 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) fn new(args: &Judge, url: &str) -> Result<Self> {
-        let Some(rest) = url.strip_prefix("http://") else {
-            bail!(
-                "--http `{}`: write http://HOST:PORT/PATH; a limiter behind TLS is asked without \
-                 it, on the machine that it runs on",
-                shown(url)
-            );
+        let (is_tls, rest) = match url.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            _ => bail!("--http `{}`: write http://HOST:PORT/PATH, or https://", shown(url)),
         };
         let at = rest.find('/').unwrap_or(rest.len());
         let (place, path) = rest.split_at(at);
-        if place.is_empty() {
-            bail!("--http `{}` has no host", shown(url));
-        }
-        let has_port = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let address = if has_port { place.to_owned() } else { format!("{place}:80") };
+        let target = Target::parse(place, Some(if is_tls { 443 } else { 80 })).context("--http")?;
+        let origin = || format!("https://{target}").parse().context("--http");
+        let tls = is_tls.then(|| anyhow::Ok((over_https()?, origin()?))).transpose()?;
         let method = match &args.method {
             Some(text) => text.parse().with_context(|| format!("--method `{}`", shown(text)))?,
             None if args.body.is_some() => Method::POST,
@@ -60,7 +65,8 @@ impl Http {
         };
         let headers = args.header.iter().map(header).collect::<Result<_>>()?;
         let path = if path.is_empty() { "/".to_owned() } else { path.to_owned() };
-        Ok(Self { address, path, method, headers, body: args.body.clone() })
+        let (host, body) = (place.to_owned(), args.body.clone());
+        Ok(Self { target, tls, host, path, method, headers, body })
     }
 
     /// All templates.
@@ -74,7 +80,7 @@ impl Http {
         let path: Uri = path.parse().with_context(|| format!("`{path}` is no path"))?;
         let body = self.body.as_deref().map(|body| filled(body, ask, Written::InJson));
         let mut request = Request::builder().method(self.method.clone()).uri(path);
-        request = request.header(HOST, &self.address);
+        request = request.header(HOST, &self.host);
         for (name, value) in &self.headers {
             let value = filled(value, ask, Written::AsItIs);
             request = request.header(name, HeaderValue::from_bytes(value.as_bytes())?);
@@ -87,12 +93,13 @@ impl Protocol for Http {
     type Connection = SendRequest<Full<Bytes>>;
 
     async fn connect(&self) -> Result<Self::Connection> {
-        let stream = TcpStream::connect(&self.address).await;
-        let stream = stream.with_context(|| format!("{} cannot be reached", self.address))?;
-        stream.set_nodelay(true)?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(sender)
+        let Some((connector, origin)) = &self.tls else {
+            return over(TokioIo::new(self.target.connect().await?)).await;
+        };
+        let mut connector = connector.clone();
+        poll_fn(|context| connector.poll_ready(context)).await.map_err(Error::from_boxed)?;
+        let stream = connector.call(origin.clone()).await.map_err(Error::from_boxed);
+        over(stream.with_context(|| format!("{} cannot be reached", self.target))?).await
     }
 
     async fn ask(
@@ -120,10 +127,17 @@ impl Protocol for Http {
     async fn send(&self, connection: &mut Self::Connection, ask: &Ask) -> Result<()> {
         let request = self.request(ask)?;
         connection.ready().await?;
-        // Written by the task of the connection; the reply is not waited for.
-        let reply = connection.send_request(request);
-        let waited = tokio::time::timeout(std::time::Duration::from_millis(2), reply).await;
-        drop(waited);
+        unread(connection.send_request(request)).await;
         Ok(())
     }
+}
+
+/// Speaks HTTP over a stream.
+async fn over<S>(stream: S) -> Result<SendRequest<Full<Bytes>>>
+where
+    S: Read + Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = handshake(stream).await?;
+    tokio::spawn(connection);
+    Ok(sender)
 }

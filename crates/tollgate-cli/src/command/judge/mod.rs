@@ -1,12 +1,14 @@
 //! `judge`: asks any limiter, and finds which promises it keeps.
 
 mod clock;
+mod grpc;
 mod http;
 mod network;
 mod page;
 mod place;
 mod program;
 mod reading;
+mod recorded;
 mod report;
 mod resp;
 mod target;
@@ -17,18 +19,20 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
-use tokio::runtime::Builder;
 use tollgate::{LimitSet, Period};
 use tollgate_proof::judge::{Abilities, Driver, Options, Strictness, judge as ask_and_judge};
 
 use crate::args::{Judge, PromiseArg};
 use crate::file::{beside, persist};
 use crate::show::{self, Output};
-use network::{Network, Protocol as _};
+use grpc::Grpc;
+use network::Network;
 use program::Program;
-use reading::{HTTP, Reading, Usual};
+use reading::{GRPC, HTTP, Reading, Usual};
+use recorded::recorded;
 use report::Report;
-use resp::Resp;
+use resp::{Resp, Server};
+use target::Target;
 use words::{has, words};
 
 /// The exit code of a limiter that broke a promise.
@@ -109,6 +113,7 @@ fn options(args: &Judge) -> Result<(Options, String)> {
     // Counts of an earlier judgement must not count in this one.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     options.run = format!("{:x}", now.as_micros());
+    options.recorded = recorded(args)?;
     Ok((options, text))
 }
 
@@ -128,23 +133,43 @@ fn open(args: &Judge) -> Result<Opened> {
     }
     if let Some(url) = &args.http {
         let http = http::Http::new(args, url)?;
-        target::may_load(&http.address, args.i_may_load.as_deref())?;
+        http.target.may_load(args.i_may_load.as_deref())?;
         let is_coarse = args.retry_after.is_none();
         let templates = http.templates();
         let driver = network(args, http, &templates, Reading::new(args, HTTP)?)?;
         return Ok(Opened { driver, name: url.clone(), is_coarse });
     }
-    let Some(address) = args.resp.as_ref().or(args.redis.as_ref()) else {
-        bail!("name a driver: --command, --http, --resp or --redis");
-    };
-    target::may_load(address, args.i_may_load.as_deref())?;
     let Some(ask) = &args.ask else {
-        bail!("--ask is missing: the command of a check, as in `CL.THROTTLE {{subject}} 9 10 1`");
+        bail!(
+            "--ask is missing: the question, as in `CL.THROTTLE {{subject}} 9 10 1` for --resp, or \
+             `shop user={{subject}}` for --grpc"
+        );
     };
+    match (&args.grpc, args.resp.as_ref().or(args.redis.as_ref())) {
+        (Some(address), _) => over_grpc(args, address, ask),
+        (None, Some(server)) => over_redis(args, server, ask),
+        (None, None) => bail!("name a driver: --command, --http, --grpc, --resp or --redis"),
+    }
+}
+
+fn over_grpc(args: &Judge, address: &str, ask: &str) -> Result<Opened> {
+    let target = Target::parse(address, None).context("--grpc")?;
+    target.may_load(args.i_may_load.as_deref())?;
+    let grpc = Grpc::new(target, &words(ask, "--ask")?)?;
+    let templates = grpc.templates();
+    let driver = network(args, grpc, &templates, Reading::new(args, GRPC)?)?;
+    let name = format!("{address} {ask}");
+    Ok(Opened { driver, name, is_coarse: args.retry_after.is_none() })
+}
+
+fn over_redis(args: &Judge, server: &str, ask: &str) -> Result<Opened> {
+    let option = if args.resp.is_some() { "--resp" } else { "--redis" };
+    let server = Server::new(server, args.i_may_load.as_deref()).context(option)?;
     let mut words = words(ask, "--ask")?;
     if let Some(path) = &args.script {
         let script = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        words = [vec!["EVALSHA".to_owned(), load(address, script)?], words].concat();
+        let digest = server.load(script).context("--script")?;
+        words = [vec!["EVALSHA".to_owned(), digest], words].concat();
     }
     let usual = words.first().and_then(|word| Usual::of(word));
     let Some(usual) = usual.or(args.allowed.is_some().then(Usual::default)) else {
@@ -154,22 +179,10 @@ fn open(args: &Judge) -> Result<Opened> {
         );
     };
     let is_coarse = args.retry_after.is_none() && usual.is_coarse();
-    let name = format!("{address} {ask}");
+    let name = format!("{} {ask}", server.name);
     let templates = words.clone();
-    let resp = Resp { address: address.clone(), words };
-    let driver = network(args, resp, &templates, Reading::new(args, usual)?)?;
+    let driver = network(args, Resp { server, words }, &templates, Reading::new(args, usual)?)?;
     Ok(Opened { driver, name, is_coarse })
-}
-
-/// The digest of a script that the server has from now on.
-fn load(address: &str, script: String) -> Result<String> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let loaded = runtime.block_on(async {
-        let resp = Resp { address: address.to_owned(), words: Vec::new() };
-        let words = ["SCRIPT".to_owned(), "LOAD".to_owned(), script];
-        resp.connect().await?.command(&words).await
-    });
-    loaded.context("--script")
 }
 
 /// A driver over connections, with the abilities that its templates give it.
@@ -185,7 +198,8 @@ fn network<P: network::Protocol>(
     let costs = has(templates, "cost");
     let able = Abilities {
         costs,
-        odd_costs: costs,
+        // gRPC has no word for them: its 0 is a 1.
+        odd_costs: costs && args.grpc.is_none(),
         requests: has(templates, "id"),
         restart: args.restart.is_some(),
         lose: true,

@@ -16,7 +16,10 @@ use super::clock::Clock;
 use super::reading::{Answer, Reading};
 
 /// How long a reply may take. Later, nobody knows whether it was charged.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a question that gets no reader has to be written.
+const WRITTEN: Duration = Duration::from_millis(2);
 
 /// A protocol.
 pub(super) trait Protocol: Send + Sync + 'static {
@@ -39,6 +42,11 @@ pub(super) trait Protocol: Send + Sync + 'static {
         connection: &mut Self::Connection,
         ask: &Ask,
     ) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Lets a question be written by the task of its connection, and drops the reply.
+pub(super) async fn unread<T>(reply: impl Future<Output = T>) {
+    let _ = tokio::time::timeout(WRITTEN, reply).await;
 }
 
 /// A limiter behind connections.

@@ -49,6 +49,14 @@ pub(super) const HTTP: Usual = Usual {
     decided: None,
 };
 
+/// The reply of Envoy's rate limit service.
+pub(super) const GRPC: Usual = Usual {
+    allowed: Some("json:/overall_code=OK"),
+    remaining: &["json:/limit_remaining"],
+    retry_after: &["json:/duration_until_reset"],
+    decided: None,
+};
+
 /// The reply of `CL.THROTTLE`, of redis-cell.
 const CELL: Usual = Usual {
     allowed: Some("item:0=0"),

@@ -1,14 +1,19 @@
 //! The driver over the Redis protocol: commands, and scripts by EVALSHA.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::runtime::Builder;
 use tollgate_proof::judge::Ask;
+use tollgate_redis::event_loop::Stream;
+use tollgate_redis::{BareConnections, Options};
 
-use super::network::Protocol;
+use super::network::{PATIENCE, Protocol};
 use super::place::Raw;
 use super::reading::{Answer, Reading};
+use super::target::Target;
 use super::words::{Written, filled};
 
 /// The longest reply.
@@ -17,18 +22,70 @@ const LONGEST: usize = 1 << 20;
 /// How deep arrays may lie in one another.
 const DEPTH: usize = 8;
 
+/// The options of a URL that concern a connection. The others are about stores.
+const QUERY: [&str; 3] = ["cert", "db", "key"];
+
+/// A server of the Redis protocol.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    connections: Arc<BareConnections>,
+    /// Its name in reports, without a password.
+    pub(super) name: String,
+}
+
+impl Server {
+    /// The server at `HOST:PORT`, or at the URL of a store.
+    pub(super) fn new(text: &str, may_load: Option<&str>) -> Result<Self> {
+        let (options, name) = match text.contains("://") {
+            true => of_url(text)?,
+            false => {
+                let target = Target::parse(text, None)?;
+                (Options::from_url(&format!("redis://{target}"))?, text.to_owned())
+            }
+        };
+        if let Some((host, port)) = options.endpoint() {
+            Target::new(host, port).may_load(may_load)?;
+        }
+        let connections = BareConnections::new(options.connect_timeout(PATIENCE))?;
+        Ok(Self { connections: Arc::new(connections), name })
+    }
+
+    async fn connect(&self) -> Result<Connection> {
+        let stream = self.connections.open().await?;
+        Ok(Connection { stream, bytes: Vec::with_capacity(4096) })
+    }
+
+    /// The digest of a script that the server has from now on.
+    pub(super) fn load(&self, script: String) -> Result<String> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let words = ["SCRIPT".to_owned(), "LOAD".to_owned(), script];
+        runtime.block_on(async { self.connect().await?.command(&words).await })
+    }
+}
+
+/// The options of a URL, and its text without the password.
+fn of_url(text: &str) -> Result<(Options, String)> {
+    let options = Options::from_url(text)?;
+    let query = text.split_once('?').map_or("", |(_, query)| query);
+    let keys = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    if let Some(key) = keys.filter(|key| !key.is_empty()).find(|key| !QUERY.contains(key)) {
+        bail!("`{key}` in the URL is for stores, and means nothing to a judge: leave it out");
+    }
+    let name = options.to_string();
+    Ok((options, name))
+}
+
 /// A server, and the command to ask it with.
 #[derive(Debug)]
 pub(super) struct Resp {
-    pub(super) address: String,
+    pub(super) server: Server,
     /// The words of a question.
     pub(super) words: Vec<String>,
 }
 
 /// A connection with the bytes that came.
-#[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     bytes: Vec<u8>,
 }
 
@@ -36,10 +93,7 @@ impl Protocol for Resp {
     type Connection = Connection;
 
     async fn connect(&self) -> Result<Connection> {
-        let stream = TcpStream::connect(&self.address).await;
-        let stream = stream.with_context(|| format!("{} cannot be reached", self.address))?;
-        stream.set_nodelay(true)?;
-        Ok(Connection { stream, bytes: Vec::with_capacity(4096) })
+        self.server.connect().await
     }
 
     async fn ask(
@@ -64,14 +118,19 @@ impl Protocol for Resp {
     async fn send(&self, connection: &mut Connection, ask: &Ask) -> Result<()> {
         let words: Vec<String> =
             self.words.iter().map(|word| filled(word, ask, Written::AsItIs)).collect();
-        Ok(connection.stream.write_all(&command(&words)).await?)
+        connection.write(&words).await
     }
 }
 
 impl Connection {
-    /// Sends a command beside the questions, and reads its reply.
-    pub(super) async fn command(&mut self, words: &[String]) -> Result<String> {
+    async fn write(&mut self, words: &[String]) -> Result<()> {
         self.stream.write_all(&command(words)).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    /// Sends a command beside the questions, and reads its reply.
+    async fn command(&mut self, words: &[String]) -> Result<String> {
+        self.write(words).await?;
         match self.reply().await? {
             Reply::Text(text) => Ok(text),
             Reply::Error(text) => bail!("{text}"),

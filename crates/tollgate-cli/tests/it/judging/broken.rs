@@ -47,14 +47,15 @@ fn limits_of(name: &str) -> &'static str {
 }
 
 /// The exit code and the report of a judgement of this test binary, as the program that it is when
-/// it is started for that.
-fn judged(place: &Place, form: &str, name: &str) -> (i32, Value) {
+/// it is started for that, with more arguments.
+pub(super) fn judged(place: &Place, form: &str, name: &str, more: &[&str]) -> (i32, Value) {
     let binary = std::env::current_exe().unwrap();
     let program = format!(
         "sh -c \"exec '{}' --exact judging::served::served_as_a_program 3>&1 >/dev/null\"",
         binary.display()
     );
     let args = ["judge", "--json", "-l", limits_of(name), "--command", &program];
+    let args = [&args[..], more].concat();
     let output = place.tollgate(&args).env(SERVED, format!("{form} {name}")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let report = serde_json::from_slice(&output.stdout);
@@ -62,7 +63,7 @@ fn judged(place: &Place, form: &str, name: &str) -> (i32, Value) {
 }
 
 /// The broken promises of a report, with their reasons.
-fn broken(report: &Value) -> Vec<String> {
+pub(super) fn broken(report: &Value) -> Vec<String> {
     let rows = report["verdicts"].as_array().unwrap().iter();
     let broken = rows.filter(|row| row["verdict"] == "broken");
     broken.map(|row| format!("{}: {}", row["promise"], row["reason"])).collect()
@@ -91,7 +92,7 @@ fn each_broken_limiter_that_questions_can_show_is_found() {
     assert_eq!(names.len() + NOT_SHOWN.len() + QUEUES.len(), 52);
     let missed = Mutex::new(Vec::new());
     each(names, |name| {
-        let (code, report) = judged(&place, "wrong", name);
+        let (code, report) = judged(&place, "wrong", name, &[]);
         let found = broken(&report);
         println!("{name}: {found:?}");
         if (code, report["verdict"].as_str()) != (1, Some("broken")) {
@@ -124,7 +125,7 @@ fn no_right_form_of_a_broken_limiter_is_called_broken() {
     }
     names.push(STORES[0].0.to_owned());
     each(names, |name| {
-        let (code, report) = judged(&place, "right", name);
+        let (code, report) = judged(&place, "right", name, &[]);
         assert_eq!((code, broken(&report)), (0, Vec::new()), "{name}");
         let bound = &report["verdicts"][0];
         assert_eq!((&bound["promise"], &bound["verdict"]), (&"bound".into(), &"kept".into()));

@@ -97,7 +97,7 @@ fn a_fixed_window_is_judged_by_what_it_promises() {
     assert!((6..=10).contains(&calls), "the smallest history: {bound:#}");
 }
 
-const SCRIPT: &str = "
+pub(super) const SCRIPT: &str = "
 local count = redis.call('INCR', KEYS[1])
 if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return {count <= tonumber(ARGV[1]) and 1 or 0, redis.call('PTTL', KEYS[1])}";
@@ -135,7 +135,12 @@ fn wrong_usage_and_what_cannot_be_asked_exit_with_2() {
     let limit = ["judge", "-l", "5/s"];
     for (args, why) in [
         (&["--http", "http://192.0.2.7:80/{subject}"][..], "--i-may-load 192.0.2.7"),
-        (&["--http", "https://localhost/{subject}"], "http://HOST:PORT/PATH"),
+        (&["--http", "ftp://localhost/{subject}"], "http://HOST:PORT/PATH"),
+        (&["--http", "https://192.0.2.7/{subject}"], "--i-may-load 192.0.2.7"),
+        (&["--grpc", "192.0.2.7:80", "--ask", "a b={subject}"], "--i-may-load 192.0.2.7"),
+        (&["--grpc", "127.0.0.1:1", "--ask", "a b={subject}"], "cannot be reached"),
+        (&["--grpc", "127.0.0.1:1", "--ask", "a {subject}"], "DOMAIN KEY=VALUE"),
+        (&["--grpc", "127.0.0.1:1"], "--ask is missing"),
         (&["--http", "http://127.0.0.1:1/{subject}"], "cannot be reached"),
         (&["--http", "http://127.0.0.1:1/"], "has no `{subject}`"),
         (&["--resp", "127.0.0.1:1"], "--ask is missing"),
