@@ -1,6 +1,6 @@
 // Asks the rate limiters of some npm packages, for `tollgate judge --command`.
 //
-//   node driver.mjs NAME COUNT PERIOD_S
+//   node driver.mjs NAME COUNT PERIOD_S (costs|single)
 //
 // The clock is `now_us` of each question: Node's own mocked timers stand for `Date` and `setTimeout`.
 // No package says that a cost is never admitted; where it denies one above COUNT, the reply does.
@@ -9,6 +9,7 @@ import { createInterface } from "node:readline";
 import { mock } from "node:test";
 
 const [name, count, period] = [process.argv[2], Number(process.argv[3]), Number(process.argv[4])];
+const costs = process.argv[5] === "costs";
 
 async function flexible() {
   const { RateLimiterMemory } = (await import("rate-limiter-flexible")).default;
@@ -82,11 +83,11 @@ async function bottleneck() {
 }
 
 const packages = {
-  "rate-limiter-flexible": [flexible, true],
-  "express-rate-limit": [express, false],
-  bottleneck: [bottleneck, true],
+  "rate-limiter-flexible": flexible,
+  "express-rate-limit": express,
+  bottleneck,
 };
-const [open, costs] = packages[name];
+const open = packages[name];
 console.log(JSON.stringify({ judge: 1, clock: true, costs }));
 
 let ask;

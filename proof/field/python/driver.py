@@ -1,6 +1,6 @@
 """Asks the rate limiters of some Python packages, for `tollgate judge --command`.
 
-python3 driver.py NAME COUNT PERIOD_S STEP_US
+python3 driver.py NAME COUNT PERIOD_S (costs|single) STEP_US
 
 The clock is `now_us` of each question: the functions of `time` that the packages call return it. A
 package that counts in steps of STEP_US decides at the step before, and the replies have that time. No
@@ -17,7 +17,8 @@ NOW_US = 0
 time.time = time.monotonic = lambda: NOW_US / 1_000_000
 time.time_ns = time.monotonic_ns = lambda: NOW_US * 1_000
 
-NAME, COUNT, PERIOD, STEP_US = sys.argv[1], *map(int, sys.argv[2:5])
+NAME, COUNT, PERIOD = sys.argv[1], *map(int, sys.argv[2:4])
+COSTS, STEP_US = sys.argv[4] == "costs", int(sys.argv[5])
 
 
 def of_limits(strategy):
@@ -30,7 +31,10 @@ def of_limits(strategy):
         allowed = limiter.hit(item, subject, cost=cost)
         stats = limiter.get_window_stats(item, subject)
         reply = {"allowed": allowed, "remaining": stats.remaining}
-        # It documents when the window resets, and not when to ask again.
+        # Its documentation sleeps until `reset_time` of a fixed window. For the others that is when
+        # something is given back, which need not be enough.
+        if not allowed and strategy == "FixedWindowRateLimiter":
+            reply["retry_after_us"] = round(stats.reset_time * 1_000_000) - NOW_US
         return reply
 
     return ask
@@ -93,7 +97,7 @@ def main():
     global NOW_US
     package, what = NAME.split(":")
     ask = None
-    print(json.dumps({"judge": 1, "clock": True, "costs": True}), flush=True)
+    print(json.dumps({"judge": 1, "clock": True, "costs": COSTS}), flush=True)
     for line in sys.stdin:
         question = json.loads(line)
         NOW_US = question["now_us"]

@@ -51,6 +51,10 @@ pub(crate) struct Judge {
     #[arg(help_heading = "Drivers")]
     pub(crate) ask: Option<String>,
 
+    /// Ask for no cost below 1: such as where a negative one is a documented way to give units back
+    #[arg(long, conflicts_with = "command", help_heading = "Drivers")]
+    pub(crate) positive_costs: bool,
+
     /// The method of --http [default: GET, or POST with a body]
     #[arg(long, value_name = "METHOD", requires = "http", help_heading = "Drivers")]
     pub(crate) method: Option<String>,

@@ -1,7 +1,7 @@
 //! Asks the rate limiters of some crates, for `tollgate judge --command`.
 //!
-//! `tollgate-field NAME COUNT PERIOD_S` answers JSON lines, as `tollgate-field tollgate LIMIT`
-//! does. `tollgate-field tower_governor COUNT PERIOD_S` serves HTTP at an address that it prints,
+//! `tollgate-field NAME COUNT PERIOD_S costs` answers JSON lines, as `tollgate-field tollgate LIMIT`
+//! does; with `single` each question costs 1. `tollgate-field tower_governor COUNT PERIOD_S` serves HTTP at an address that it prints,
 //! and takes the client from `x-subject`.
 
 use std::collections::HashMap;
@@ -125,14 +125,17 @@ fn tollgate(limits: &str) -> impl FnMut(&Ask<'_>) -> Answer {
     }
 }
 
+/// The abilities of a limiter.
+#[derive(Clone, Copy)]
+struct Able {
+    clock: bool,
+    costs: bool,
+}
+
 /// Answers each line of the standard input by a limiter that admits at most so much at once.
-async fn answer_lines(
-    has_clock: bool,
-    most: u32,
-    mut limiter: impl AsyncFnMut(&Ask<'_>) -> Answer,
-) {
+async fn answer_lines(able: Able, most: u32, mut limiter: impl AsyncFnMut(&Ask<'_>) -> Answer) {
     let mut out = std::io::stdout().lock();
-    let able = json!({ "judge": 1, "clock": has_clock, "costs": true });
+    let able = json!({ "judge": 1, "clock": able.clock, "costs": able.costs });
     writeln!(out, "{able}").expect("output");
     let mut before = None;
     for line in std::io::stdin().lock().lines() {
@@ -195,26 +198,29 @@ async fn main() {
         && name == "tollgate"
     {
         let mut limiter = tollgate(limits);
-        return answer_lines(true, u32::MAX, async move |ask: &Ask<'_>| limiter(ask)).await;
+        let able = Able { clock: true, costs: true };
+        return answer_lines(able, u32::MAX, async move |ask: &Ask<'_>| limiter(ask)).await;
     }
-    let [name, count, period] = &words[..] else { panic!("NAME COUNT PERIOD_S") };
+    let [name, count, period, rest @ ..] = &words[..] else { panic!("NAME COUNT PERIOD_S") };
     let (count, period) = (count.parse().expect("a count"), period.parse().expect("seconds"));
+    let able = Able { clock: true, costs: rest.first().is_some_and(|word| word == "costs") };
     match &**name {
         "governor" => {
             let mut limiter = governor(count, period);
-            answer_lines(true, count, async move |ask: &Ask<'_>| limiter(ask)).await;
+            answer_lines(able, count, async move |ask: &Ask<'_>| limiter(ask)).await;
         }
         "throttlecrab" => {
             let mut limiter = throttlecrab(count, period);
-            answer_lines(true, count, async move |ask: &Ask<'_>| limiter(ask)).await;
+            answer_lines(able, count, async move |ask: &Ask<'_>| limiter(ask)).await;
         }
         "limitador" => {
             let mut limiter = limitador(count, period);
-            answer_lines(false, count, async move |ask: &Ask<'_>| limiter(ask)).await;
+            let able = Able { clock: false, ..able };
+            answer_lines(able, count, async move |ask: &Ask<'_>| limiter(ask)).await;
         }
         "leaky-bucket" => {
             tokio::time::pause();
-            answer_lines(true, count, leaky_bucket(count, period)).await;
+            answer_lines(able, count, leaky_bucket(count, period)).await;
         }
         "tower_governor" => serve_tower_governor(count, period).await,
         other => panic!("no limiter {other}"),

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 
+use super::peers::Peer;
 use crate::tree::Tree;
 
 /// The list, and the versions of those that come from crates.io.
@@ -15,6 +16,7 @@ pub(super) const UNITS: u32 = 10;
 #[derive(Debug, Clone)]
 pub(super) struct Limiter {
     pub(super) package: String,
+    /// Empty for a program of this machine, whose version is beside the table.
     pub(super) version: String,
     pub(super) from: From,
     /// Its strategy, where the package has several.
@@ -29,6 +31,8 @@ pub(super) struct Limiter {
     pub(super) source: String,
     /// Its bound alone, and not each of its answers.
     pub(super) is_bound: bool,
+    /// One unit at a time.
+    pub(super) is_single: bool,
     /// The seconds of its period, in which it has [`UNITS`].
     pub(super) period_s: u64,
     /// The step in which it counts time.
@@ -45,6 +49,8 @@ pub(super) enum From {
     CratesHttp,
     PyPi,
     Npm,
+    /// A program that is here, or that a variable names.
+    Path(Peer),
 }
 
 impl Limiter {
@@ -55,25 +61,37 @@ impl Limiter {
         }
     }
 
+    /// Why it cannot be judged on this machine.
+    pub(super) fn absent(&self) -> Option<String> {
+        match self.from {
+            From::Path(peer) => peer.absent(),
+            _ => None,
+        }
+    }
+
     fn read(entry: &toml::Table) -> Result<Self> {
-        const KEYS: [&str; 13] = [
+        const KEYS: [&str; 14] = [
             "package", "version", "from", "http", "strategy", "ask", "limit", "promise",
-            "promises", "source", "period_s", "step_us", "wait",
+            "promises", "source", "single", "period_s", "step_us", "wait",
         ];
         if let Some(key) = entry.keys().find(|key| !KEYS.contains(&&***key)) {
             bail!("there is no key `{key}`");
         }
         let optional = |key: &str| entry.get(key).and_then(|it| it.as_str()).map(str::to_owned);
         let text = |key: &str| optional(key).with_context(|| format!("`{key}` is missing"));
-        let is_http = entry.get("http").and_then(toml::Value::as_bool) == Some(true);
-        let from = match (&*text("from")?, is_http) {
+        let is = |key: &str| match entry.get(key) {
+            None => Ok(false),
+            Some(value) => value.as_bool().with_context(|| format!("`{key}` is true or absent")),
+        };
+        let (origin, package) = (text("from")?, text("package")?);
+        let from = match (&*origin, is("http")?) {
             ("crates.io", false) => From::Crates,
             ("crates.io", true) => From::CratesHttp,
             ("PyPI", false) => From::PyPi,
             ("npm", false) => From::Npm,
-            (other, _) => bail!("`from` is crates.io, PyPI or npm, and not {other}"),
+            ("path", false) => From::Path(Peer::of(&package)?),
+            (other, _) => bail!("`from` is crates.io, PyPI, npm or path, and not {other}"),
         };
-        let package = text("package")?;
         let number = |key: &str, usual: u64| match entry.get(key) {
             None => Ok(usual),
             Some(value) => {
@@ -86,8 +104,12 @@ impl Limiter {
             Some("bound") => true,
             Some(other) => bail!("`promise` is bound or absent, and not {other}"),
         };
+        let version = match from {
+            From::Path(_) => optional("version").unwrap_or_default(),
+            _ => text("version")?,
+        };
         Ok(Self {
-            version: text("version")?,
+            version,
             from,
             strategy: optional("strategy"),
             ask: optional("ask").unwrap_or_else(|| package.clone()),
@@ -95,6 +117,7 @@ impl Limiter {
             promises: text("promises")?,
             source: text("source")?,
             is_bound,
+            is_single: is("single")?,
             period_s: number("period_s", 10)?,
             step_us: number("step_us", 1)?,
             wait: optional("wait"),
@@ -132,7 +155,7 @@ mod tests {
     #[test]
     fn the_list_is_read() {
         let limiters = read(&Tree::find().unwrap()).unwrap();
-        assert!(limiters.len() >= 15);
+        assert!(limiters.len() >= 22);
         assert!(limiters.iter().all(|limiter| limiter.limit.contains(" via ")), "{limiters:?}");
     }
 
@@ -144,6 +167,10 @@ mod tests {
         };
         assert_eq!(said("packages = 'x'"), "there is no key `packages`");
         assert_eq!(said("package = 'x'"), "`from` is missing");
-        assert!(said("from = 'Maven'").ends_with("not Maven"));
+        assert!(said("package = 'x'\nfrom = 'Maven'").ends_with("not Maven"));
+        assert!(said("package = 'x'\nfrom = 'path'").ends_with("and not x"));
+        let single = "package = 'x'\nfrom = 'npm'\nversion = '1'\nlimit = ''\npromises = ''\n\
+                      source = ''\nsingle = 1";
+        assert_eq!(said(single), "`single` is true or absent");
     }
 }

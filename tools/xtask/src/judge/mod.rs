@@ -1,8 +1,12 @@
 //! `cargo xtask judge`: judges limiters of other people, and ours, by `tollgate judge`.
 
 mod limiter;
+mod machine;
+mod peers;
 mod programs;
 mod table;
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -19,9 +23,14 @@ const BEGIN: &str = "<!-- generated: cargo xtask judge --write -->";
 /// The exit codes of `tollgate judge` for a limiter that was judged.
 const JUDGED: [Option<i32>; 2] = [Some(0), Some(1)];
 
-/// A limiter, and the judgements of it and of ours.
+/// A limiter, and the judgement of it, or the reason why there is none.
 struct Row {
     limiter: Limiter,
+    seen: Result<Judged, String>,
+}
+
+/// The judgements of a limiter and of ours.
+struct Judged {
     theirs: Value,
     ours: Value,
 }
@@ -38,14 +47,26 @@ pub(crate) fn run(tree: &Tree, write: bool, only: Option<&str>) -> Result<bool> 
     }
     let programs = Programs::provide(tree, &limiters)?;
     let mut rows = Vec::new();
+    // Several are held to the same limit: ours is asked for it once.
+    let mut known: BTreeMap<(String, bool), Value> = BTreeMap::new();
     for limiter in limiters {
+        if let Some(why) = limiter.absent() {
+            eprintln!("skipped: {}: {why}", limiter.name());
+            rows.push(Row { limiter, seen: Err(why) });
+            continue;
+        }
         eprintln!("judging {} {}", limiter.name(), limiter.version);
         let theirs = programs.judged(&limiter).with_context(|| limiter.name())?;
-        let ours = programs.ours(&limiter).context("ours")?;
-        rows.push(Row { limiter, theirs, ours });
+        let limit = (limiter.limit.clone(), limiter.is_bound);
+        let ours = match known.get(&limit) {
+            Some(ours) => ours.clone(),
+            None => programs.ours(&limiter).context("ours")?,
+        };
+        known.insert(limit, ours.clone());
+        rows.push(Row { limiter, seen: Ok(Judged { theirs, ours }) });
     }
-    let ours_hold = rows.iter().all(|row| row.ours["verdict"] == "kept");
-    let text = table::table(&rows);
+    let ours_hold = known.values().all(|ours| ours["verdict"] == "kept");
+    let text = format!("{}\n{}", machine::sentence(programs.python()), table::table(&rows));
     if write {
         let path = tree.root.join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;

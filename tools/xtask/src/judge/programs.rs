@@ -1,14 +1,15 @@
 //! The programs of a judgement: the judge, and a driver for each language.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::JUDGED;
 use super::limiter::{From, Limiter, UNITS};
+use super::peers::Server;
 use crate::tools::cargo;
 use crate::tree::Tree;
 use crate::{node, process, python};
@@ -22,6 +23,7 @@ const RUST: &str = "proof/field/rust/Cargo.toml";
 const FOLDER: &str = "field";
 
 pub(super) struct Programs {
+    root: PathBuf,
     judge: PathBuf,
     rust: PathBuf,
     python: PathBuf,
@@ -53,6 +55,7 @@ impl Programs {
         let node = folder.join("driver.mjs");
         std::fs::copy(root.join(NODE), &node).context(NODE)?;
         Ok(Self {
+            root: root.clone(),
             judge: target(tree).join("release/tollgate"),
             rust: root.join("target/field/release/tollgate-field"),
             python,
@@ -60,10 +63,16 @@ impl Programs {
         })
     }
 
+    /// The Python of the packages.
+    pub(super) fn python(&self) -> &Path {
+        &self.python
+    }
+
     /// The judgement of a limiter.
     pub(super) fn judged(&self, limiter: &Limiter) -> Result<Value> {
         let (count, period) = (UNITS.to_string(), limiter.period_s.to_string());
-        let numbers = format!("{count} {period}");
+        let costs = if limiter.is_single { "single" } else { "costs" };
+        let numbers = format!("{count} {period} {costs}");
         let driver = match limiter.from {
             From::Crates => format!("'{}' {} {numbers}", self.rust.display(), limiter.ask),
             From::PyPi => {
@@ -79,18 +88,25 @@ impl Programs {
                 let words = ["--http", &url, "--header", "x-subject: {subject}"];
                 return self.judge(limiter, &words);
             }
+            From::Path(peer) => {
+                let started = peer.start(&self.root, limiter)?;
+                let words: Vec<&str> = started.words.iter().map(String::as_str).collect();
+                return self.judge(limiter, &words);
+            }
         };
         self.judge(limiter, &["--command", &driver])
     }
 
-    /// The judgement of ours, asked for the same limit.
+    /// The judgement of ours, asked for the same limit. No wait of ours may be too long.
     pub(super) fn ours(&self, limiter: &Limiter) -> Result<Value> {
         let driver = format!("'{}' tollgate '{}'", self.rust.display(), limiter.limit);
-        self.judge(limiter, &["--command", &driver])
+        let limiter = Limiter { wait: None, ..limiter.clone() };
+        self.judge(&limiter, &["--command", &driver])
     }
 
     fn judge(&self, limiter: &Limiter, driver: &[&str]) -> Result<Value> {
         let mut judge = Command::new(&self.judge);
+        judge.current_dir(&self.root);
         judge.args(["judge", "--json", "--limit", &limiter.limit]).args(driver);
         judge.args(limiter.is_bound.then_some("--promise=bound"));
         if let Some(wait) = &limiter.wait {
@@ -107,16 +123,6 @@ impl Programs {
 /// Where cargo builds.
 fn target(tree: &Tree) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree.root.join("target"), PathBuf::from)
-}
-
-/// A server that ends with its judgement.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Starts a server that prints its address.

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::Row;
+use super::limiter::Limiter;
+use super::{Judged, Row};
 
 /// A row for each limiter.
 pub(super) fn table(rows: &[Row]) -> String {
@@ -10,15 +11,33 @@ pub(super) fn table(rows: &[Row]) -> String {
         "| limiter | its documentation promises | held to | the most in one period | seen | ours, for \
          the same |\n| --- | --- | --- | --- | --- | --- |\n",
     );
-    for Row { limiter, theirs, ours } in rows {
-        let (name, version) = (limiter.name(), &limiter.version);
+    for Row { limiter, seen } in rows {
+        let name = format!("{} {}", limiter.name(), limiter.version);
         let promises = format!("[{}]({})", limiter.promises, limiter.source);
-        let held = format!("`{}`", limiter.limit);
-        let ours = format!("{}; {}", most(ours), seen(ours));
-        let cells = [format!("{name} {version}"), promises, held, most(theirs), seen(theirs), ours];
+        let [most, seen, ours] = match seen {
+            Err(why) => [String::new(), format!("**not judged**: {why}"), String::new()],
+            Ok(Judged { theirs, ours }) => {
+                let ours = format!("{}; {}", most(ours), self::seen(ours));
+                [most(theirs), self::seen(theirs), ours]
+            }
+        };
+        let cells = [name.trim().to_owned(), promises, held(limiter), most, seen, ours];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     text
+}
+
+/// The promise as a limit, and how it was judged where that differs.
+fn held(limiter: &Limiter) -> String {
+    let wait = limiter.wait.as_deref();
+    let wait = wait.map(|wait| format!("waits may be {wait} too long"));
+    let parts = [
+        Some(format!("`{}`", limiter.limit)),
+        limiter.is_bound.then(|| "its bound".to_owned()),
+        limiter.is_single.then(|| "one unit at a time".to_owned()),
+        wait,
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// The most that was admitted within one period, beside the limit.
@@ -41,7 +60,17 @@ fn seen(judgement: &Value) -> String {
         .collect();
     if broken.is_empty() {
         let checked: u64 = verdicts().filter_map(|one| one["checked"].as_u64()).sum();
-        return format!("kept, in {checked} places");
+        // Others are decided by hardly any driver, such as a lost reply under a request id.
+        let open: Vec<&str> = verdicts()
+            .filter(|one| one["verdict"] == "not decided")
+            .filter_map(|one| one["promise"].as_str())
+            .filter(|promise| ["waits", "remaining"].contains(promise))
+            .collect();
+        let open = match &open[..] {
+            [] => String::new(),
+            open => format!("; {} not stated", open.join(" and ")),
+        };
+        return format!("kept, in {checked} places{open}");
     }
     broken.join("<br>")
 }

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub(crate) use image::free_port;
 pub(crate) use sheet::{Sheet, Shown};
 pub(crate) use stage::version;
 use stage::{CRATE, Stage};

@@ -199,7 +199,7 @@ fn network<P: network::Protocol>(
     let able = Abilities {
         costs,
         // gRPC has no word for them: its 0 is a 1.
-        odd_costs: costs && args.grpc.is_none(),
+        odd_costs: costs && args.grpc.is_none() && !args.positive_costs,
         requests: has(templates, "id"),
         restart: args.restart.is_some(),
         lose: true,
