@@ -1,8 +1,8 @@
 //! Asks the rate limiters of some crates, for `tollgate judge --command`.
 //!
-//! `tollgate-field NAME COUNT PERIOD_S costs` answers JSON lines, as `tollgate-field tollgate LIMIT`
-//! does; with `single` each question costs 1. `tollgate-field tower_governor COUNT PERIOD_S` serves HTTP at an address that it prints,
-//! and takes the client from `x-subject`.
+//! `tollgate-field NAME COUNT PERIOD_S costs` answers JSON lines; with `single` each question
+//! costs 1. `tollgate-field tollgate LIMIT` answers them for ours. `tollgate-field tower_governor
+//! COUNT PERIOD_S` serves HTTP at an address that it prints, and takes the client from `x-subject`.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};

@@ -95,8 +95,10 @@ impl Limiter {
         let number = |key: &str, usual: u64| match entry.get(key) {
             None => Ok(usual),
             Some(value) => {
-                let number = value.as_integer().and_then(|number| number.try_into().ok());
-                number.with_context(|| format!("`{key}` is a number above 0"))
+                let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+                number
+                    .filter(|number| *number > 0)
+                    .with_context(|| format!("`{key}` is a number above 0"))
             }
         };
         let is_bound = match optional("promise").as_deref() {

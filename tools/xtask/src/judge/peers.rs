@@ -153,14 +153,15 @@ fn ratelimit(folder: &Path, period_s: u32) -> Result<Started> {
 /// `nodelay` admits or denies at once, as is asked here; without it nginx lets requests wait.
 fn nginx(folder: &Path, period_s: u32) -> Result<Started> {
     let program = programs::find("nginx").context("nginx is not installed")?;
-    if UNITS % period_s != 0 {
-        bail!("its rates are whole: {UNITS}/{period_s}s is none");
+    if !UNITS.is_multiple_of(period_s) {
+        bail!("its rates are whole numbers a second, and not {UNITS}/{period_s}s");
     }
     let (port, rate, burst) = (free_port()?, UNITS / period_s, UNITS - 1);
     // `return` would answer before `limit_req` is asked: a file is served.
     fs::write(folder.join("index.html"), "admitted\n")?;
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let paths: String = kinds.iter().map(|kind| format!("    {kind}_temp_path {kind};\n")).collect();
+    let paths: String =
+        kinds.iter().map(|kind| format!("    {kind}_temp_path {kind};\n")).collect();
     let config = format!(
         "daemon off;\nmaster_process off;\nerror_log stderr crit;\npid nginx.pid;\nevents {{}}\n\
          http {{\n    access_log off;\n    keepalive_requests 1000000;\n{paths}    limit_req_zone \
@@ -174,8 +175,7 @@ fn nginx(folder: &Path, period_s: u32) -> Result<Started> {
     let server = Server::listening(&mut command, port)?;
     let url = format!("http://127.0.0.1:{port}/");
     // It counts in milliseconds, from a clock that it reads once for each batch of events.
-    let words =
-        words(&["--http", &url, "--header", "x-subject: {subject}", "--precision", "2ms"]);
+    let words = words(&["--http", &url, "--header", "x-subject: {subject}", "--precision", "2ms"]);
     Ok(Started { words, _servers: vec![server] })
 }
 

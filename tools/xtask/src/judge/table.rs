@@ -12,8 +12,6 @@ pub(super) fn table(rows: &[Row]) -> String {
          the same |\n| --- | --- | --- | --- | --- | --- |\n",
     );
     for Row { limiter, seen } in rows {
-        let name = format!("{} {}", limiter.name(), limiter.version);
-        let promises = format!("[{}]({})", limiter.promises, limiter.source);
         let [most, seen, ours] = match seen {
             Err(why) => [String::new(), format!("**not judged**: {why}"), String::new()],
             Ok(Judged { theirs, ours }) => {
@@ -21,10 +19,16 @@ pub(super) fn table(rows: &[Row]) -> String {
                 [most(theirs), self::seen(theirs), ours]
             }
         };
-        let cells = [name.trim().to_owned(), promises, held(limiter), most, seen, ours];
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        text.push_str(&format!("{} | {most} | {seen} | {ours} |\n", beginning(limiter)));
     }
     text
+}
+
+/// The part of a row that the list of limiters has.
+fn beginning(limiter: &Limiter) -> String {
+    let name = format!("{} {}", limiter.name(), limiter.version);
+    let Limiter { promises, source, .. } = limiter;
+    format!("| {} | [{promises}]({source}) | {}", name.trim(), held(limiter))
 }
 
 /// The promise as a limit, and how it was judged where that differs.
@@ -80,6 +84,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::judge::{PAGE, limiter};
+    use crate::tree::Tree;
+
+    #[test]
+    fn the_page_has_a_row_for_each_limiter() {
+        let tree = Tree::find().unwrap();
+        let page = std::fs::read_to_string(tree.root.join(PAGE)).unwrap();
+        for limiter in limiter::read(&tree).unwrap() {
+            let row = beginning(&limiter);
+            assert!(page.contains(&row), "cargo xtask judge --write: {PAGE} lacks `{row}`");
+        }
+    }
 
     #[test]
     fn a_broken_promise_has_its_reason_and_a_kept_one_how_much_was_checked() {
