@@ -61,6 +61,11 @@ impl Limiter {
         }
     }
 
+    /// Its name and its version.
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.name(), self.version).trim().to_owned()
+    }
+
     /// Why it cannot be judged on this machine.
     pub(super) fn absent(&self) -> Option<String> {
         match self.from {

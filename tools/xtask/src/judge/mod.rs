@@ -55,7 +55,7 @@ pub(crate) fn run(tree: &Tree, write: bool, only: Option<&str>) -> Result<bool> 
             rows.push(Row { limiter, seen: Err(why) });
             continue;
         }
-        eprintln!("judging {} {}", limiter.name(), limiter.version);
+        eprintln!("judging {}", limiter.title());
         let theirs = programs.judged(&limiter).with_context(|| limiter.name())?;
         let limit = (limiter.limit.clone(), limiter.is_bound);
         let ours = match known.get(&limit) {

@@ -26,9 +26,8 @@ pub(super) fn table(rows: &[Row]) -> String {
 
 /// The part of a row that the list of limiters has.
 fn beginning(limiter: &Limiter) -> String {
-    let name = format!("{} {}", limiter.name(), limiter.version);
     let Limiter { promises, source, .. } = limiter;
-    format!("| {} | [{promises}]({source}) | {}", name.trim(), held(limiter))
+    format!("| {} | [{promises}]({source}) | {}", limiter.title(), held(limiter))
 }
 
 /// The promise as a limit, and how it was judged where that differs.
