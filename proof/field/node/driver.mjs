@@ -68,17 +68,20 @@ async function bottleneck() {
       highWater: 0,
       strategy: Bottleneck.strategy.OVERFLOW,
     });
-  return async (subject, cost) => {
-    const limiter = limiters.get(subject) ?? made();
-    limiters.set(subject, limiter);
-    const asked = limiter.schedule({ weight: cost }, async () => true);
-    // A job begins by a timer of 0 ms.
-    const settled = asked.catch(() => false);
+  // Jobs, and its answers, wait for timers of 0 ms.
+  const settled = async (promise) => {
     for (let turn = 0; turn < 4; turn += 1) {
       await new Promise((resolve) => setImmediate(resolve));
       mock.timers.tick(0);
     }
-    return { allowed: await settled };
+    return promise;
+  };
+  return async (subject, cost) => {
+    const limiter = limiters.get(subject) ?? made();
+    limiters.set(subject, limiter);
+    const asked = limiter.schedule({ weight: cost }, async () => true).catch(() => false);
+    const allowed = await settled(asked);
+    return { allowed, remaining: await settled(limiter.currentReservoir()) };
   };
 }
 

@@ -84,7 +84,9 @@ Tasks:
                                   --seconds N makes faults at random for so long on each
                                   --seed N chooses victims, subjects and times (default 1)
   judge [--only NAME] [--write]   limiters of crates.io, PyPI and npm, and ours, by `tollgate judge`;
-                                  pip and npm install them once
+                                  pip and npm install them once; others by path:
+                                  TOLLGATE_PEER_REDIS_CELL names the module of redis-cell, and
+                                  TOLLGATE_PEER_RATELIMIT the program of envoyproxy/ratelimit
                                   --write puts the table into docs/field.md
   models [MODEL...] [OPTIONS]     models of the code, checked to the end: every order of events in
                                   small worlds; all without any name
