@@ -1,10 +1,7 @@
 //! Headers and refusals, as all fronts of Tollgate write them.
 
-use core::net::IpAddr;
-
 use http::{HeaderMap, Response};
 use tollgate_tower::answer::{Answers, Profile, Reset};
-use tollgate_tower::identity::ClientAddress;
 
 use crate::{Failure, Result};
 
@@ -55,32 +52,9 @@ pub fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-/// The subject of a client by the address of its connection: `ip:192.0.2.7`. Of an IPv6 address it
-/// is the network of 64 bits, since one customer has as many addresses of it as it likes.
-///
-/// # Errors
-/// It is not an address.
-pub fn client_subject(address: &str) -> Result<String> {
-    // A zone (`fe80::1%eth0`) tells no clients apart.
-    let host = address.split_once('%').map_or(address, |(host, _)| host);
-    let ip: IpAddr = host.parse().map_err(|_| {
-        let shown: String = address.chars().take(60).collect();
-        Failure::argument(format!("address is {shown:?}: give an IPv4 or IPv6 address"))
-    })?;
-    let client = ClientAddress::peer().client(ip, &HeaderMap::new());
-    Ok(format!("ip:{}", client.text()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_is_that_of_a_client() {
-        assert_eq!(client_subject("192.0.2.7").unwrap(), "ip:192.0.2.7");
-        assert_eq!(client_subject("fe80::1%eth0"), client_subject("fe80::2"));
-        assert!(client_subject("localhost").unwrap_err().what.starts_with("address is "));
-    }
 
     #[test]
     fn a_profile_is_one_of_four() {

@@ -11,6 +11,7 @@
 mod answer;
 pub mod argument;
 mod carrier;
+mod clients;
 mod failure;
 pub mod fork;
 mod http;
@@ -24,9 +25,10 @@ mod runtime;
 mod socket;
 mod table;
 
-pub use self::http::{Refusal, answers, client_subject, pairs};
+pub use self::http::{Refusal, answers, pairs};
 pub use answer::{Answers, BindingAnswer, Sender, json};
 pub use carrier::Carrier;
+pub use clients::{ClientOptions, Clients, FoundClient};
 pub use failure::{Failure, Fault, Result};
 pub use keep::Keep;
 pub use limiter::{Counts, Limiter, answer, ready};

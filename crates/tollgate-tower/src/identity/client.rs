@@ -197,6 +197,15 @@ impl ClientAddress {
         Client { address, remark, prefix: self.prefix }
     }
 
+    /// The client of a request from a peer that the server has as text, with or without a port.
+    /// `None` where the peer is no address. Without a peer, at a unix socket, it is the client that
+    /// a header names, where this host is a trusted proxy.
+    #[must_use]
+    pub fn client_of(&self, peer: Option<&str>, headers: &HeaderMap) -> Option<Client> {
+        let Some(peer) = peer else { return self.client_of_local(headers) };
+        Some(self.client(address::parse(peer.as_bytes())?, headers))
+    }
+
     /// The client of a request from a peer without an address, at a unix socket: the one that a
     /// header names, if that is read of this host. `None` where only the peer would be left.
     pub(crate) fn client_of_local(&self, headers: &HeaderMap) -> Option<Client> {
