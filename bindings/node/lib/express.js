@@ -1,16 +1,16 @@
 "use strict";
 // Middleware for Express, and for whatever calls `(request, response, next)`.
 
-const { client, judge, middlewareOptions } = require("./middleware.js");
+const { judge, middlewareOptions } = require("./middleware.js");
 
-/** The subject of a request: `req.ip`, which follows the setting `trust proxy`. */
-function address(request) {
-  return client(request.ip ?? request.socket.remoteAddress);
+/** The connection of a request; `req.ip` follows the setting `trust proxy`. */
+function connection(request) {
+  return { ip: request.ip, incoming: request };
 }
 
 /** Checks each request, and answers denied ones. The decision is in `req.tollgate`. */
 function tollgate(limiter, options) {
-  const settings = middlewareOptions(limiter, options, address);
+  const settings = middlewareOptions(limiter, options, connection);
   return function tollgate(request, response, next) {
     limited(settings, request, response).then(
       (passes) => passes && next(),
@@ -20,8 +20,7 @@ function tollgate(limiter, options) {
 }
 
 async function limited(settings, request, response) {
-  const subject = await settings.key(request);
-  const { decision, refusal, headers } = await judge(settings, subject, console.warn);
+  const { decision, refusal, headers } = await judge(settings, request, console.warn);
   if (refusal === undefined) {
     request.tollgate = decision;
     for (const [name, value] of headers) response.appendHeader(name, value);

@@ -1,21 +1,20 @@
 "use strict";
 // A plugin for Fastify.
 
-const { client, judge, middlewareOptions } = require("./middleware.js");
+const { judge, middlewareOptions } = require("./middleware.js");
 
-/** The subject of a request: `request.ip`, which follows the option `trustProxy`. */
-function address(request) {
-  return client(request.ip);
+/** The connection of a request; `request.ip` follows the option `trustProxy`. */
+function connection(request) {
+  return { ip: request.ip, incoming: request.raw };
 }
 
 /** Checks each request, and answers denied ones. The decision is in `request.tollgate`. */
 async function tollgate(fastify, { limiter, prefix, logLevel, logSerializers, ...options }) {
-  const settings = middlewareOptions(limiter, options, address);
+  const settings = middlewareOptions(limiter, options, connection);
   if (!fastify.hasRequestDecorator("tollgate")) fastify.decorateRequest("tollgate", null);
   fastify.addHook("onRequest", async (request, reply) => {
-    const subject = await settings.key(request);
     const warn = (what) => request.log.warn(what);
-    const { decision, refusal, headers } = await judge(settings, subject, warn);
+    const { decision, refusal, headers } = await judge(settings, request, warn);
     if (refusal === undefined) {
       request.tollgate = decision ?? null;
       for (const [name, value] of headers) reply.header(name, value);

@@ -3,8 +3,35 @@
 /** The version of the package. */
 export const version: string;
 
-/** The subject of a client by its address: `ip:192.0.2.7`, `ip:2001:db8::/64`. */
-export function clientSubject(address: string): string;
+/** How the client of a request is found: see `docs/identity.md`. */
+export interface ClientOptions {
+  /** The networks of the proxies that are trusted: `10.0.0.0/8, 192.0.2.1`. */
+  proxies?: string;
+  /** How many proxies there are, 1 to 32. Without `proxies` any sender of the header is believed. */
+  hops?: number;
+  /**
+   * The header that they write: `x-forwarded-for`, the default, `forwarded`, `x-real-ip`,
+   * `cf-connecting-ip`, or another in the form of the first.
+   */
+  header?: string;
+  /** The bits of an IPv6 address that tell clients apart, 32 to 128; 64 without it. */
+  ipv6Prefix?: number;
+}
+
+/** Finds the client of a request by its address: the other end of the connection, or behind it. */
+export class ClientAddress {
+  constructor(options?: ClientOptions);
+  /**
+   * The subject of a client: `ip:192.0.2.7`, `ip:2001:db8::/64`; undefined without an address.
+   * `peer` is the other end of the connection, with or without a port, and undefined at a Unix
+   * socket. `warn` gets each likely mistake once; it is `console.warn` without one.
+   */
+  subject(
+    peer: string | null | undefined,
+    headers?: Record<string, string | string[] | undefined>,
+    warn?: (message: string) => void,
+  ): string | undefined;
+}
 
 /** The headers that tell a client about its limits. */
 export type Profile = "draft" | "legacy" | "both" | "none";
@@ -329,9 +356,11 @@ export class Denied extends TollgateError {
 
 /** The options of the middleware. `Request` is what the framework passes. */
 export interface MiddlewareOptions<Request> {
-  /** The subject of a request; undefined or null: not limited. By default the client's address,
-   * without which a request gets a 503. */
-  key?: (request: Request) => string | null | undefined | Promise<string | null | undefined>;
+  /** The subject of a request; undefined or null: not limited. By default, and with a
+   * `ClientAddress`, it is the client's address, without which a request gets a 503. */
+  key?:
+    | ClientAddress
+    | ((request: Request) => string | null | undefined | Promise<string | null | undefined>);
   /** The headers that tell a client about its limits. By default `draft`. */
   headers?: Profile;
   /**

@@ -1,7 +1,7 @@
 "use strict";
 // Exact rate limiting: several limits in one check, in memory, SQLite, Redis and Redis Cluster.
 
-const { text } = require("./arguments.js");
+const { ClientAddress } = require("./client.js");
 const { Decision } = require("./decision.js");
 const {
   ArgumentError,
@@ -10,22 +10,17 @@ const {
   LimitError,
   StoreError,
   TollgateError,
-  call,
 } = require("./errors.js");
 const { Reservation, Slot } = require("./holds.js");
 const { Limiter } = require("./limiter.js");
 const { Limits, ManualClock } = require("./limits.js");
 const { native } = require("./native.js");
 
-/** The subject of a client by its address: `ip:192.0.2.7`, `ip:2001:db8::/64`. */
-function clientSubject(address) {
-  return call(native.clientSubject, text(address, "address"));
-}
-
 const version = native.version();
 
 module.exports = {
   ArgumentError,
+  ClientAddress,
   Decision,
   Denied,
   HoldError,
@@ -37,6 +32,5 @@ module.exports = {
   Slot,
   StoreError,
   TollgateError,
-  clientSubject,
   version,
 };

@@ -2,27 +2,40 @@
 // The common parts of the middleware for Express, Fastify and Hono.
 
 const { options, wrongType } = require("./arguments.js");
+const { ClientAddress } = require("./client.js");
 const { ArgumentError, StoreError } = require("./errors.js");
 const { Limiter } = require("./limiter.js");
-const { native } = require("./native.js");
-const { call } = require("./errors.js");
 
-const WITHOUT_ADDRESS =
-  "a request has no address, as over a Unix socket, and gets a 503: give `key`, or let the server " +
-  "take the address from a trusted proxy";
 const PROFILES = ["draft", "legacy", "both", "none"];
 
-/** The subject of a client by its address; undefined over a Unix socket, which has none. */
-function client(address) {
-  return address ? call(native.clientSubject, address) : undefined;
+/** Who asks where a middleware has no `key`. */
+const peers = new ClientAddress();
+
+/** The same where a framework has believed a proxy. What it read there may be no address. */
+const believed = new ClientAddress();
+
+/**
+ * A `key` for requests of Node by the address of their clients. `ip` is what the framework makes of
+ * the connection and its own setting of trusted proxies.
+ */
+function byAddress(clients, connection) {
+  return (request, warn) => {
+    const { ip, incoming } = connection(request);
+    const peer = incoming?.socket?.remoteAddress;
+    if (clients !== peers) return clients.subject(peer, incoming?.headers, warn);
+    const found = ip && ip !== peer ? believed.subject(ip, {}, () => {}) : undefined;
+    if (found !== undefined) return found;
+    return peers.subject(peer, incoming?.headers, warn);
+  };
 }
 
 /** The options of a middleware, of which none would only fail in a request. */
-function middlewareOptions(limiter, given, usualKey) {
+function middlewareOptions(limiter, given, connection) {
   if (!(limiter instanceof Limiter)) wrongType(limiter, "limiter", "a Limiter");
   const known = ["key", "headers", "onFailure"];
-  const { key = usualKey, headers = "draft", onFailure } = options(given, known);
-  if (typeof key !== "function") wrongType(key, "key", "a function");
+  const { key = peers, headers = "draft", onFailure } = options(given, known);
+  const isRequired = key instanceof ClientAddress;
+  if (!isRequired && typeof key !== "function") wrongType(key, "key", "a function or ClientAddress");
   if (!PROFILES.includes(headers)) {
     throw new ArgumentError(`headers is ${shown(headers)}: give one of ${PROFILES.join(", ")}`);
   }
@@ -35,7 +48,8 @@ function middlewareOptions(limiter, given, usualKey) {
         "store cannot answer",
     );
   }
-  return { limiter, key, headers, onFailure, isUsualKey: key === usualKey, hasWarned: false };
+  const subjectOf = isRequired ? byAddress(key, connection) : key;
+  return { limiter, subjectOf, isRequired, headers, onFailure };
 }
 
 function shown(value) {
@@ -43,17 +57,15 @@ function shown(value) {
 }
 
 /**
- * The treatment of a request of this subject: `decision` and `headers` where it passes, and
- * `refusal` where it does not. `warn` gets a message when the store could not answer.
+ * The treatment of a request: `decision` and `headers` where it passes, and `refusal` where it does
+ * not. `warn` gets a message when the store could not answer, and of likely mistakes.
  */
-async function judge(settings, subject, warn) {
-  const { limiter, headers, onFailure, isUsualKey } = settings;
+async function judge(settings, request, warn) {
+  const { limiter, subjectOf, isRequired, headers, onFailure } = settings;
+  const subject = await subjectOf(request, warn);
   if (subject === undefined || subject === null) {
-    // A caller's `key` returned nothing; the default one has found no address.
-    if (!isUsualKey) return { headers: [] };
-    if (!settings.hasWarned) warn(WITHOUT_ADDRESS);
-    settings.hasWarned = true;
-    return { refusal: limiter.unavailable() };
+    // A caller's `key` returned nothing; or there is no address.
+    return isRequired ? { refusal: limiter.unavailable() } : { headers: [] };
   }
   let decision;
   try {
@@ -68,4 +80,4 @@ async function judge(settings, subject, warn) {
   return { decision, headers: limiter.headers(decision, headers) };
 }
 
-module.exports = { client, judge, middlewareOptions };
+module.exports = { judge, middlewareOptions };

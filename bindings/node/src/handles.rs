@@ -8,7 +8,7 @@ use core::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate::{Hold, LimitSet, ManualClock};
-use tollgate_binding::{Limiter, Table};
+use tollgate_binding::{Clients, Limiter, Table};
 
 use crate::error::{self, Result};
 
@@ -19,6 +19,7 @@ pub(crate) struct Tables {
     limits: RefCell<Table<LimitSet>>,
     clocks: RefCell<Table<ManualClock>>,
     holds: RefCell<Table<Hold>>,
+    clients: RefCell<Table<Clients>>,
 }
 
 thread_local! {
@@ -28,6 +29,7 @@ thread_local! {
             limits: RefCell::new(Table::new()),
             clocks: RefCell::new(Table::new()),
             holds: RefCell::new(Table::new()),
+            clients: RefCell::new(Table::new()),
         }
     };
 }
@@ -75,4 +77,5 @@ handled! {
     LimitSet = limits;
     ManualClock = clocks;
     Hold = holds;
+    Clients = clients;
 }

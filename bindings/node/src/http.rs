@@ -4,12 +4,13 @@ use core::time::Duration;
 
 use http::HeaderMap;
 use napi_derive::napi;
-use tollgate_binding::Limiter;
+use tollgate_binding::{Clients, Limiter};
 use tollgate_tower::answer::{Answers, Wire};
 
 use crate::decision::Made;
 use crate::error::{self, Result};
-use crate::handles::Handled as _;
+use crate::handles::Handled;
+use crate::numbers::whole;
 
 /// A response: its status, headers and body.
 #[napi(object, object_from_js = false)]
@@ -73,10 +74,70 @@ pub(crate) fn unavailable(limiter: u32, retry_after: f64) -> Result<Refusal> {
     Ok(tollgate_binding::Refusal::from(response).into())
 }
 
-/// The subject of a client by the address of its connection.
+/// How the client of a request is found, as JavaScript writes it.
+#[napi(object, object_to_js = false)]
+#[derive(Debug)]
+pub(crate) struct ClientOptions {
+    /// The networks of proxies.
+    pub proxies: Option<String>,
+    /// The number of proxies.
+    pub hops: Option<f64>,
+    /// The header that they write.
+    pub header: Option<String>,
+    /// The bits of an IPv6 address that tell clients apart.
+    pub ipv6_prefix: Option<f64>,
+}
+
+/// The client of a request.
+#[napi(object, object_from_js = false)]
+#[derive(Debug)]
+pub(crate) struct FoundClient {
+    /// Its subject; none where it has no address.
+    pub subject: Option<String>,
+    /// A likely mistake, the first time that it is met.
+    pub warning: Option<String>,
+}
+
+/// The number of a way to find clients.
 #[napi(catch_unwind)]
-pub(crate) fn client_subject(address: String) -> Result<String> {
-    tollgate_binding::client_subject(&address).map_err(error::raised)
+pub(crate) fn clients(options: ClientOptions) -> Result<u32> {
+    let ClientOptions { proxies, hops, header, ipv6_prefix } = &options;
+    let options = tollgate_binding::ClientOptions {
+        proxies: proxies.as_deref(),
+        hops: hops.map(whole),
+        header: header.as_deref(),
+        ipv6_prefix: ipv6_prefix.map(whole),
+    };
+    Ok(Clients::new(&options).map_err(error::raised)?.put())
+}
+
+/// The names of the headers that `find_client` has to see, in small letters.
+#[napi(catch_unwind)]
+pub(crate) fn client_headers(clients: u32) -> Result<Vec<String>> {
+    let clients = <Clients as Handled>::find(clients)?;
+    Ok(clients.headers().iter().map(ToString::to_string).collect())
+}
+
+/// The client of a request; each header is a name and a line.
+#[napi(catch_unwind)]
+pub(crate) fn find_client(
+    clients: u32,
+    peer: Option<String>,
+    headers: Vec<Vec<String>>,
+) -> Result<FoundClient> {
+    let clients = <Clients as Handled>::find(clients)?;
+    let lines = headers.iter().filter_map(|line| match &line[..] {
+        [name, value] => Some((name.as_bytes(), value.as_bytes())),
+        _ => None,
+    });
+    let tollgate_binding::FoundClient { subject, warning } = clients.find(peer.as_deref(), lines);
+    Ok(FoundClient { subject, warning })
+}
+
+/// Forgets a way to find clients that nobody has any more.
+#[napi(catch_unwind)]
+pub(crate) fn forget_clients(clients: u32) {
+    Clients::forget(clients);
 }
 
 /// The version of the package.

@@ -243,15 +243,18 @@ test("other arguments", async () => {
   await refuses(() => plain.headers(decision, "x"), ArgumentError, "headers is");
   await refuses(() => plain.headers({}), TypeError, "decision must be a Decision, not object");
   await refuses(() => plain.refund(null), TypeError, "decision must be a Decision, not null");
-  await refuses(() => tollgate.clientSubject("example.org"), ArgumentError, "address is");
-  await refuses(() => tollgate.clientSubject(4), TypeError, "address must be a string");
+  const client = (options) => new tollgate.ClientAddress(options);
+  await refuses(() => client({ proxies: "10.0.0.1/8" }), ArgumentError, "proxies: ");
+  await refuses(() => client({ proxies: 4 }), TypeError, "proxies must be a string");
+  await refuses(() => client({ hops: 0 }), ArgumentError, "hops is 0: give a whole number from 1");
+  await refuses(() => client({ header: "forwarded" }), ArgumentError, "header needs `proxies`");
+  await refuses(() => client({ ipv6Prefix: 16 }), ArgumentError, "ipv6Prefix is 16: give");
   await refuses(() => new ManualClock().advance("1"), TypeError, "seconds must be a number");
   await refuses(() => new ManualClock(-1), ArgumentError, "atUs is -1: give a whole number");
   const times = "give a whole number from 0 to 2^53 - 1";
   await refuses(() => new ManualClock(NaN), ArgumentError, `atUs is NaN: ${times}`);
   await refuses(() => new ManualClock(2 ** 60), ArgumentError, "atUs is 1152921504606847000");
   await refuses(() => Limiter("1/s"), TypeError, "new");
-  assert.equal(tollgate.clientSubject("2001:db8::7"), "ip:2001:db8::/64");
 });
 
 test("an invalid ttl", async () => {

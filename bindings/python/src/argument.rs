@@ -40,8 +40,10 @@ text! {
     StoreText = "store";
     /// The name of a policy.
     PolicyText = "policy";
-    /// An address of a client.
-    AddressText = "address";
+    /// The networks of proxies.
+    ProxiesText = "proxies";
+    /// The name of a header.
+    HeaderText = "header";
     /// A caller's id for a hold.
     IdText = "id";
     /// The name of a profile of headers.
@@ -75,6 +77,8 @@ const _: () = assert!(tollgate::MAX_COST == 1_099_511_627_776, "the ranges below
 const COST: Whole = Whole { name: "cost", range: "from 1 to 2^40 = 1099511627776" };
 const SLOTS: Whole = Whole { name: "slots", ..COST };
 const ACTUAL: Whole = Whole { name: "actual", range: "from 0 to 2^40 = 1099511627776" };
+const HOPS: Whole = Whole { name: "hops", range: "from 1 to 32" };
+const IPV6_PREFIX: Whole = Whole { name: "ipv6_prefix", range: "from 32 to 128" };
 const AT_US: Whole = Whole { name: "at_us", range: "from 0 to 2^64 - 1" };
 
 impl Whole {
@@ -151,6 +155,16 @@ pub(crate) fn actual(object: &Bound<'_, PyAny>) -> PyResult<Cost> {
         Ok(amounts) => by_unit(amounts, &ACTUAL, |amounts| Cost::used(amounts.iter().copied())),
         Err(_) => ACTUAL.read(object).map(Cost::from),
     }
+}
+
+/// The argument `hops`, which may be missing.
+pub(crate) fn hops(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if object.is_none() { Ok(None) } else { HOPS.read(object).map(Some) }
+}
+
+/// The argument `ipv6_prefix`.
+pub(crate) fn ipv6_prefix(object: &Bound<'_, PyAny>) -> PyResult<u64> {
+    IPV6_PREFIX.read(object)
 }
 
 /// The argument `at_us`.

@@ -1,9 +1,10 @@
 //! Headers and refusals, as Python takes them.
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
+use tollgate_binding::{ClientOptions, Clients};
 
-use crate::argument::AddressText;
+use crate::argument::{self, HeaderText, ProxiesText};
 use crate::error;
 
 /// Headers, in the order in which they are written.
@@ -21,8 +22,46 @@ pub(crate) fn refusal(
     (status, headers, PyBytes::new(py, &body))
 }
 
-/// The subject of a client by the address of its connection.
-#[pyfunction]
-pub(crate) fn client_subject(py: Python<'_>, address: AddressText<'_>) -> PyResult<String> {
-    tollgate_binding::client_subject(address.0).map_err(|it| error::raised(py, it))
+/// How the client of a request is found.
+#[pyclass(frozen, subclass, module = "tollgate_limiter._tollgate")]
+#[derive(Debug)]
+pub(crate) struct ClientAddress(Clients);
+
+#[pymethods]
+impl ClientAddress {
+    #[new]
+    #[pyo3(signature = (proxies=None, *, hops=None, header=None, ipv6_prefix=64))]
+    fn new(
+        py: Python<'_>,
+        proxies: Option<ProxiesText<'_>>,
+        #[pyo3(from_py_with = argument::hops)] hops: Option<u64>,
+        header: Option<HeaderText<'_>>,
+        #[pyo3(from_py_with = argument::ipv6_prefix)] ipv6_prefix: u64,
+    ) -> PyResult<Self> {
+        let options = ClientOptions {
+            proxies: proxies.map(|it| it.0),
+            hops,
+            header: header.map(|it| it.0),
+            ipv6_prefix: Some(ipv6_prefix),
+        };
+        Clients::new(&options).map(Self).map_err(|it| error::raised(py, it))
+    }
+
+    /// The names of the headers that `find` has to see, in small letters.
+    #[getter]
+    fn headers(&self) -> Vec<&str> {
+        self.0.headers().iter().map(::http::HeaderName::as_str).collect()
+    }
+
+    /// The subject of a request's client, and a warning that nobody was given before.
+    fn find(
+        &self,
+        peer: Option<Bound<'_, PyString>>,
+        headers: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>,
+    ) -> (Option<String>, Option<String>) {
+        let peer = peer.as_ref().map(|peer| peer.to_string_lossy());
+        let lines = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let found = self.0.find(peer.as_deref(), lines);
+        (found.subject, found.warning)
+    }
 }

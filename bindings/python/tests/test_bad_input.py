@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
-import tollgate_limiter
-from tollgate_limiter import ArgumentError, Limiter, LimitError, ManualClock, StoreError
+from tollgate_limiter import (
+    ArgumentError,
+    ClientAddress,
+    Limiter,
+    LimitError,
+    ManualClock,
+    StoreError,
+)
 
 LIMITER = Limiter("5/h, 3 at once")
 PLAIN = Limiter("5/h")
@@ -179,8 +185,18 @@ def test_other_arguments() -> None:
         Limiter("1/s", nonsense=3)
     with pytest.raises(ArgumentError, match="headers is"):
         PLAIN.headers(PLAIN.peek("a"), "x")
-    with pytest.raises(ArgumentError, match="address is"):
-        tollgate_limiter.client_subject("example.org")
+    with pytest.raises(ArgumentError, match="proxies: "):
+        ClientAddress("10.0.0.1/8")
+    with pytest.raises(TypeError, match="proxies must be str, not int"):
+        ClientAddress(4)
+    with pytest.raises(ArgumentError, match="hops is -1: give a whole number from 1 to 32"):
+        ClientAddress(hops=-1)
+    with pytest.raises(ArgumentError, match="hops: "):
+        ClientAddress(hops=33)
+    with pytest.raises(ArgumentError, match="header needs `proxies` or `hops`"):
+        ClientAddress(header="forwarded")
+    with pytest.raises(ArgumentError, match="ipv6_prefix: "):
+        ClientAddress(ipv6_prefix=16)
     with pytest.raises(TypeError, match="seconds must be int or float"):
         ManualClock().advance("1")
     with pytest.raises(ArgumentError, match="at_us is -1: give a whole number"):

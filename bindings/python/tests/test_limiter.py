@@ -223,16 +223,6 @@ def test_headers_and_refusals_are_those_of_every_front() -> None:
     assert Limiter("1/h").headers(Limiter("1/h").check("a"))[0][1] == '"client";q=1;w=3600'
 
 
-def test_addresses_are_subjects() -> None:
-    for address, subject in [
-        ("192.0.2.7", "ip:192.0.2.7"),
-        ("::ffff:192.0.2.7", "ip:192.0.2.7"),
-        ("2001:db8:0:1:2::3", "ip:2001:db8:0:1::/64"),
-        ("fe80::1%eth0", "ip:fe80::/64"),
-    ]:
-        assert tollgate_limiter.client_subject(address) == subject
-
-
 def test_the_decorator_checks_each_call() -> None:
     limiter = Limiter("2/h")
 

@@ -11,6 +11,7 @@ if not decision.allowed:
 import os as _os
 
 from . import _tollgate
+from ._client import ClientAddress
 from ._errors import ArgumentError, Denied, HoldError, LimitError, StoreError, TollgateError
 from ._limiter import Limiter, Reservation, Slot
 from ._tollgate import (
@@ -22,7 +23,6 @@ from ._tollgate import (
     Refund,
     Settled,
     __version__,
-    client_subject,
 )
 
 if hasattr(_os, "register_at_fork"):
@@ -35,6 +35,7 @@ if hasattr(_os, "register_at_fork"):
 __all__ = [
     "ArgumentError",
     "Charged",
+    "ClientAddress",
     "Decision",
     "Denied",
     "HoldError",
@@ -50,5 +51,4 @@ __all__ = [
     "StoreError",
     "TollgateError",
     "__version__",
-    "client_subject",
 ]

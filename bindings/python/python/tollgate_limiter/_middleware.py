@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from ._client import ClientAddress
 from ._errors import ArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._limiter import Limiter
 
 Profile = Literal["draft", "legacy", "both", "none"]
 OnFailure = Literal["allow", "deny"]
 
 PROFILES = ("draft", "legacy", "both", "none")
-
-#: What is logged once where the usual key finds no address.
-WITHOUT_ADDRESS = (
-    "a request has no address, as over a Unix socket, and gets a 503: give `key`, or let the "
-    "server take the address from a trusted proxy"
-)
-
 
 def check_options(limiter: Limiter, headers: str, on_failure: str | None) -> None:
     """Refuses options that would only fail in a request."""
@@ -36,3 +32,8 @@ def check_options(limiter: Limiter, headers: str, on_failure: str | None) -> Non
             "on_failure is missing: say whether requests pass ('allow') or get a 503 ('deny') "
             "while the store cannot answer"
         )
+
+
+def is_required(key: Callable[..., object]) -> bool:
+    """Whether a request without a subject is refused: of an address, not of your own key."""
+    return isinstance(getattr(key, "__self__", None), ClientAddress)

@@ -11,8 +11,24 @@ _Cost: TypeAlias = int | dict[str, int]
 
 __version__: str
 
-def client_subject(address: str) -> str:
-    """The subject of a client by its address: `ip:192.0.2.7`, `ip:2001:db8::/64`."""
+class ClientAddress:
+    """How the client of a request is found."""
+
+    def __new__(
+        cls,
+        proxies: str | None = None,
+        *,
+        hops: int | None = None,
+        header: str | None = None,
+        ipv6_prefix: int = 64,
+    ) -> ClientAddress: ...
+    @property
+    def headers(self) -> list[str]:
+        """The names of the headers that `find` has to see, in small letters."""
+    def find(
+        self, peer: str | None, headers: list[tuple[bytes, bytes]]
+    ) -> tuple[str | None, str | None]:
+        """The subject of a request's client, and a warning that nobody was given before."""
 
 def before_fork() -> None: ...
 def after_fork_in_parent() -> None: ...

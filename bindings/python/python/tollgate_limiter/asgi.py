@@ -6,9 +6,9 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
+from ._client import ClientAddress
 from ._errors import StoreError
-from ._middleware import WITHOUT_ADDRESS, check_options
-from ._tollgate import client_subject
+from ._middleware import check_options, is_required
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -26,15 +26,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tollgate")
 
 
-def client(scope: Scope) -> str | None:
-    """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
-
-    Behind a proxy that is the proxy's address, unless the server trusts it, as
-    `uvicorn --forwarded-allow-ips`. A connection over a Unix socket has no address: None, and the
-    middleware answers 503 where this is its `key`.
-    """
-    peer = scope.get("client")
-    return client_subject(peer[0]) if peer and peer[0] else None
+#: The subject of a request by the address of its connection, as `ip:192.0.2.7`.
+client: Key = ClientAddress().asgi
 
 
 class TollgateMiddleware:
@@ -64,7 +57,7 @@ class TollgateMiddleware:
         self.key = key
         self.headers: Profile = headers
         self.on_failure = on_failure
-        self._has_warned = False
+        self._is_required = is_required(key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,11 +66,8 @@ class TollgateMiddleware:
         subject = await found if inspect.isawaitable(found) else found
         limiter = self.limiter
         if subject is None:
-            if self.key is not client:
+            if not self._is_required:
                 return await self.app(scope, receive, send)
-            if not self._has_warned:
-                self._has_warned = True
-                _LOG.warning(WITHOUT_ADDRESS)
             return await _respond(send, limiter.unavailable())
         try:
             decision = await limiter.acheck(subject)

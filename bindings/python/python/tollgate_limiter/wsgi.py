@@ -6,9 +6,9 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from ._client import ClientAddress
 from ._errors import StoreError
-from ._middleware import WITHOUT_ADDRESS, check_options
-from ._tollgate import client_subject
+from ._middleware import check_options, is_required
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,15 +24,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tollgate")
 
 
-def client(environ: Environ) -> str | None:
-    """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
-
-    Behind a proxy that is the proxy's address, unless the server or a middleware around this one
-    trusts it, as werkzeug's `ProxyFix`. A connection over a Unix socket has no address:
-    None, and the middleware answers 503 where this is its `key`.
-    """
-    address = environ.get("REMOTE_ADDR")
-    return client_subject(address) if address else None
+#: The subject of a request by the address of its connection, as `ip:192.0.2.7`.
+client: Key = ClientAddress().wsgi
 
 
 class TollgateMiddleware:
@@ -62,17 +55,14 @@ class TollgateMiddleware:
         self.key = key
         self.headers: Profile = headers
         self.on_failure = on_failure
-        self._has_warned = False
+        self._is_required = is_required(key)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         subject = self.key(environ)
         limiter = self.limiter
         if subject is None:
-            if self.key is not client:
+            if not self._is_required:
                 return self.app(environ, start_response)
-            if not self._has_warned:
-                self._has_warned = True
-                _LOG.warning(WITHOUT_ADDRESS)
             return _respond(start_response, limiter.unavailable())
         try:
             decision = limiter.check(subject)
