@@ -17,6 +17,7 @@ OnFailure = Literal["allow", "deny"]
 
 PROFILES = ("draft", "legacy", "both", "none")
 
+
 def check_options(limiter: Limiter, headers: str, on_failure: str | None) -> None:
     """Refuses options that would only fail in a request."""
     from ._limiter import Limiter
