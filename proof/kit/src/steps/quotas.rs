@@ -206,7 +206,8 @@ impl Reach {
             depth: 6,
         };
         let (most, none) = ([4, 12], [0, 0]);
-        let wide = Self { units: 1..=0, periods_us: 1..=0, ..all.clone() };
+        let [units, periods_us] = none.map(|most| 1..=most);
+        let wide = Self { units, periods_us, ..all.clone() };
         let log = Self { log: most, window: none, depth: 4, ..wide.clone() };
         let window = Self { log: none, window: most, depth: 2, ..wide };
         [all, log, window]
