@@ -29,11 +29,23 @@ class StoreError extends TollgateError {
   }
 }
 
-/** What `Limiter.limit` throws instead of calling the function. `decision` says why. */
+/**
+ * What `Limiter.limit` throws instead of calling the function. `decision` says why; it is null where
+ * the store could not answer.
+ */
 class Denied extends TollgateError {
-  constructor(decision) {
-    super(String(decision));
+  #limiter;
+
+  constructor(decision, limiter, cause) {
+    super(decision === null ? "the store could not answer" : String(decision), { cause });
     this.decision = decision;
+    this.#limiter = limiter;
+  }
+
+  /** The status, headers and body of a response: 429, 422 or 503. */
+  refusal(headers = "draft") {
+    if (this.decision === null) return this.#limiter.unavailable();
+    return this.#limiter.refusal(this.decision, headers);
   }
 }
 

@@ -305,7 +305,8 @@ export class Limiter {
   /**
    * A function that checks before each call of another. `key` is a subject, or makes one of the
    * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it
-   * throws `Denied`.
+   * throws `Denied`. While the store cannot answer, calls go on with `onFailure: "allow"`, throw
+   * `Denied` with `"deny"`, and without it a `StoreError`.
    */
   limit<Words extends unknown[], Result, Other = never>(
     key: string | ((...words: Words) => string),
@@ -313,6 +314,7 @@ export class Limiter {
     options?: {
       cost?: Cost | ((...words: Words) => Cost);
       onDenied?: (decision: Decision) => Other;
+      onFailure?: "allow" | "deny";
     },
   ): (...words: Words) => Promise<Awaited<Result> | Awaited<Other>>;
   /** The headers of a response to a request that `decision` was made for. */
@@ -350,8 +352,10 @@ export class StoreError extends TollgateError {
 
 /** What a function of `Limiter.limit` throws where the call was denied. */
 export class Denied extends TollgateError {
-  /** Why. */
-  readonly decision: Decision;
+  /** Why; null where the store could not answer. */
+  readonly decision: Decision | null;
+  /** The status, headers and body of a response: 429, 422 or 503. */
+  refusal(headers?: Profile): Refusal;
 }
 
 /** The options of the middleware. `Request` is what the framework passes. */

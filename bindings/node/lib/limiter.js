@@ -13,7 +13,8 @@ const {
   wrongType,
 } = require("./arguments.js");
 const { Decision, isDecision, madeOf } = require("./decision.js");
-const { ArgumentError, Denied, TollgateError, call, raised } = require("./errors.js");
+const { ArgumentError, Denied, StoreError, TollgateError, call, raised } = require("./errors.js");
+const { Failures } = require("./failures.js");
 const { Reservation, Slot, settledOf } = require("./holds.js");
 const { anyClock, anyLimits, numberOfLimits } = require("./limits.js");
 const { ask, native, owned, write } = require("./native.js");
@@ -255,10 +256,12 @@ class Limiter {
   /**
    * A function that checks before each call of another. `key` is a subject, or makes one of the
    * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it
-   * throws `Denied`.
+   * throws `Denied`. While the store cannot answer, calls go on with `onFailure: "allow"`, throw
+   * `Denied` with `"deny"`, and without it a `StoreError`.
    */
   limit(key, limited, given) {
-    const { cost = 1, onDenied } = options(given, ["cost", "onDenied"]);
+    const { cost = 1, onDenied, onFailure } = options(given, ["cost", "onDenied", "onFailure"]);
+    const failures = new Failures(onFailure);
     if (typeof key !== "function" && typeof key !== "string") {
       wrongType(key, "key", "a string or a function");
     }
@@ -270,9 +273,17 @@ class Limiter {
     const of = (value, words) => (typeof value === "function" ? value(...words) : value);
     const limiter = this;
     return async function (...words) {
-      const decision = await limiter.check(of(key, words), of(cost, words));
+      let decision;
+      try {
+        decision = await limiter.check(of(key, words), of(cost, words));
+      } catch (error) {
+        if (!(error instanceof StoreError) || onFailure === undefined) throw error;
+        if (!failures.passes(error, console.warn)) throw new Denied(null, limiter, error);
+        return limited.apply(this, words);
+      }
+      failures.answered(console.warn);
       if (decision.allowed) return limited.apply(this, words);
-      if (onDenied === undefined) throw new Denied(decision);
+      if (onDenied === undefined) throw new Denied(decision, limiter);
       return onDenied(decision);
     };
   }

@@ -4,6 +4,7 @@
 const { options, wrongType } = require("./arguments.js");
 const { ClientAddress } = require("./client.js");
 const { ArgumentError, StoreError } = require("./errors.js");
+const { Failures } = require("./failures.js");
 const { Limiter } = require("./limiter.js");
 
 const PROFILES = ["draft", "legacy", "both", "none"];
@@ -39,9 +40,7 @@ function middlewareOptions(limiter, given, connection) {
   if (!PROFILES.includes(headers)) {
     throw new ArgumentError(`headers is ${shown(headers)}: give one of ${PROFILES.join(", ")}`);
   }
-  if (![undefined, "allow", "deny"].includes(onFailure)) {
-    throw new ArgumentError(`onFailure is ${shown(onFailure)}: give "allow" or "deny"`);
-  }
+  const failures = new Failures(onFailure);
   if (onFailure === undefined && !limiter.inMemory) {
     throw new ArgumentError(
       'onFailure is missing: say whether requests pass ("allow") or get a 503 ("deny") while the ' +
@@ -49,7 +48,7 @@ function middlewareOptions(limiter, given, connection) {
     );
   }
   const subjectOf = isRequired ? byAddress(key, connection) : key;
-  return { limiter, subjectOf, isRequired, headers, onFailure };
+  return { limiter, subjectOf, isRequired, headers, failures };
 }
 
 function shown(value) {
@@ -61,7 +60,7 @@ function shown(value) {
  * not. `warn` gets a message when the store could not answer, and of likely mistakes.
  */
 async function judge(settings, request, warn) {
-  const { limiter, subjectOf, isRequired, headers, onFailure } = settings;
+  const { limiter, subjectOf, isRequired, headers, failures } = settings;
   const subject = await subjectOf(request, warn);
   if (subject === undefined || subject === null) {
     // A caller's `key` returned nothing; or there is no address.
@@ -72,10 +71,10 @@ async function judge(settings, request, warn) {
     decision = await limiter.check(subject);
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    warn(`no decision for a request: ${error.message}`);
-    if (onFailure === "allow") return { headers: [] };
+    if (failures.passes(error, warn)) return { headers: [] };
     return { refusal: limiter.unavailable() };
   }
+  failures.answered(warn);
   if (!decision.allowed) return { decision, refusal: limiter.refusal(decision, headers) };
   return { decision, headers: limiter.headers(decision, headers) };
 }

@@ -299,3 +299,35 @@ test("a store that is not there is an error", async () => {
   });
   await assert.rejects(limiter.acquire("a"), StoreError);
 });
+
+test("a decorated function has a rule for the store", async (context) => {
+  const warned = context.mock.method(console, "warn", () => {});
+  const away = new Limiter("2/h", { store: "redis://127.0.0.1:1" });
+  const passes = away.limit("job", () => "done", { onFailure: "allow" });
+  const denies = away.limit("job", () => "done", { onFailure: "deny" });
+  for (let times = 0; times < 2; times += 1) {
+    assert.equal(await passes(), "done");
+    await assert.rejects(denies(), (error) => {
+      const { status, headers } = error.refusal();
+      assert.ok(error instanceof Denied && error.decision === null);
+      return status === 503 && Object.fromEntries(headers)["retry-after"] === "5";
+    });
+  }
+  await assert.rejects(away.limit("job", () => "done")(), StoreError);
+  const wrong = () => away.limit("job", () => "done", { onFailure: "open" });
+  assert.throws(wrong, /onFailure is "open": give "allow" or "deny"/);
+  const said = warned.mock.calls.map((call) => call.arguments[0]);
+  assert.equal(said.length, 2);
+  assert.match(said[0], /Requests pass until/);
+  assert.match(said[1], /Requests are refused until/);
+});
+
+test("a denial has the answer of its limiter", async () => {
+  const limited = new Limiter("1/h", { policy: "mail" }).limit("job", () => "done");
+  await limited();
+  await assert.rejects(limited(), (error) => {
+    const { status, headers, body } = error.refusal("legacy");
+    const names = Object.fromEntries(headers);
+    return status === 429 && body.includes("mail") && names["x-ratelimit-remaining"] === "0";
+  });
+});

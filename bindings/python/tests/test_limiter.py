@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -247,6 +249,47 @@ def test_the_decorator_checks_each_call() -> None:
     assert asyncio.run(thrice()) == ["done", "done", "2/h via sliding_log"]
     with pytest.raises(TypeError, match="a generator runs when it is read"):
         limiter.limit("job")(lambda: (yield))
+
+
+def test_a_decorator_has_a_rule_for_the_store(caplog: pytest.LogCaptureFixture) -> None:
+    away = Limiter("2/h", "redis://127.0.0.1:1")
+
+    def decorated(**options: Any) -> Callable[[], str]:
+        @away.limit("job", **options)
+        def job() -> str:
+            return "done"
+
+        return job
+
+    passes, is_denied = decorated(on_failure="allow"), decorated(on_failure="deny")
+    assert [passes() for _ in range(3)] == ["done"] * 3
+    for _ in range(2):
+        with pytest.raises(tollgate_limiter.Denied) as caught:
+            is_denied()
+        status, headers, _ = caught.value.refusal()
+        assert caught.value.decision is None and status == 503
+        assert dict(headers)["retry-after"] == "5"
+    with pytest.raises(StoreError):
+        decorated()()
+    with pytest.raises(ArgumentError, match="on_failure is 'open': give 'allow' or 'deny'"):
+        decorated(on_failure="open")
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2, said
+    assert "Requests pass until" in said[0] and "Requests are refused until" in said[1]
+
+
+def test_a_denial_has_the_answer_of_its_limiter() -> None:
+    limiter = Limiter("1/h", policy="mail")
+
+    @limiter.limit("job")
+    def job() -> None: ...
+
+    job()
+    with pytest.raises(tollgate_limiter.Denied) as caught:
+        job()
+    status, headers, body = caught.value.refusal("legacy")
+    assert status == 429 and b"mail" in body
+    assert dict(headers)["x-ratelimit-remaining"] == "0" and "ratelimit" not in dict(headers)
 
 
 def test_exceptions_can_be_pickled() -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._limiter import Limiter
+    from ._middleware import Profile
     from ._tollgate import Decision
+
+    Refusal = tuple[int, list[tuple[str, str]], bytes]
 
 
 class TollgateError(Exception):
@@ -47,10 +51,21 @@ class StoreError(TollgateError):
 
 
 class Denied(TollgateError):
-    """What `Limiter.limit` raises instead of calling the function. `decision` says why."""
+    """What `Limiter.limit` raises instead of calling the function.
 
-    decision: Decision
+    `decision` says why. It is None where the store could not answer and `on_failure="deny"`.
+    """
 
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(str(decision))
+    decision: Decision | None
+
+    def __init__(self, decision: Decision | None, limiter: Limiter) -> None:
+        super().__init__("the store could not answer" if decision is None else str(decision))
         self.decision = decision
+        self._limiter = limiter
+
+    def refusal(self, headers: Profile = "draft") -> Refusal:
+        """The status, headers and body of a response: 429, 422 or 503."""
+        # A decision that denies is false, too.
+        if self.decision is None:
+            return self._limiter.unavailable()
+        return self._limiter.refusal(self.decision, headers) or self._limiter.unavailable()

@@ -213,15 +213,18 @@ class Limiter(_Limiter):
         *,
         cost: _Cost | Callable[..., _Cost] = 1,
         on_denied: Callable[[Decision], Any] | None = None,
+        on_failure: Literal["allow", "deny"] | None = None,
     ) -> Callable[[F], F]:
         """A decorator that checks before each call, for functions and for `async` functions.
 
         `key` is a subject, or makes one of the call's arguments; so does `cost`. A denied call
-        returns what `on_denied` returns, and without it raises `Denied`.
+        returns what `on_denied` returns, and without it raises `Denied`. While the store cannot
+        answer, calls go on with `on_failure="allow"`, raise `Denied` with `"deny"`, and without it
+        a `StoreError`.
         """
         from ._decorator import limited
 
-        return limited(self, key, cost, on_denied)
+        return limited(self, key, cost, on_denied, on_failure)
 
     async def _ask(self, request: Request[T]) -> T:
         if self.in_memory:

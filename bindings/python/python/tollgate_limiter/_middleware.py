@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from ._limiter import Limiter
 
 Profile = Literal["draft", "legacy", "both", "none"]
-OnFailure = Literal["allow", "deny"]
 
 PROFILES = ("draft", "legacy", "both", "none")
 
 
-def check_options(limiter: Limiter, headers: str, on_failure: str | None) -> None:
+def check_options(limiter: Limiter, headers: str) -> None:
     """Refuses options that would only fail in a request."""
     from ._limiter import Limiter
 
@@ -26,13 +25,6 @@ def check_options(limiter: Limiter, headers: str, on_failure: str | None) -> Non
         raise TypeError(f"limiter must be Limiter, not {type(limiter).__name__}")
     if headers not in PROFILES:
         raise ArgumentError(f"headers is {headers!r:.60}: give one of {', '.join(PROFILES)}")
-    if on_failure not in ("allow", "deny", None):
-        raise ArgumentError(f"on_failure is {on_failure!r:.60}: give 'allow' or 'deny'")
-    if on_failure is None and not limiter.in_memory:
-        raise ArgumentError(
-            "on_failure is missing: say whether requests pass ('allow') or get a 503 ('deny') "
-            "while the store cannot answer"
-        )
 
 
 def is_required(key: Callable[..., object]) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from typing import TYPE_CHECKING, Any
 
 from ._client import ClientAddress
 from ._errors import StoreError
+from ._failures import required
 from ._middleware import check_options, is_required
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
+    from ._failures import OnFailure
     from ._limiter import Limiter
-    from ._middleware import OnFailure, Profile
+    from ._middleware import Profile
 
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
     App = Callable[[Scope, Receive, Send], Awaitable[None]]
     Key = Callable[[Scope], str | Awaitable[str | None] | None]
-
-_LOG = logging.getLogger("tollgate")
-
 
 #: The subject of a request by the address of its connection, as `ip:192.0.2.7`.
 client: Key = ClientAddress().asgi
@@ -37,7 +35,8 @@ class TollgateMiddleware:
     returns None is not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says
     what happens while the store cannot answer; it is required unless the limiter counts in memory.
 
-    The decision is in `scope["state"]["tollgate"]`. Web sockets and lifespans pass.
+    The decision is in `scope["state"]["tollgate"]`; None where a request passes without one. Web
+    sockets and lifespans pass.
     """
 
     def __init__(
@@ -49,19 +48,21 @@ class TollgateMiddleware:
         headers: Profile = "draft",
         on_failure: OnFailure | None = None,
     ) -> None:
-        check_options(limiter, headers, on_failure)
+        check_options(limiter, headers)
         if not callable(key):
             raise TypeError(f"key must be callable, not {type(key).__name__}")
         self.app = app
         self.limiter = limiter
         self.key = key
         self.headers: Profile = headers
-        self.on_failure = on_failure
+        self.failures = required(limiter, on_failure)
         self._is_required = is_required(key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+        state = scope.setdefault("state", {})
+        state["tollgate"] = None
         found = self.key(scope)
         subject = await found if inspect.isawaitable(found) else found
         limiter = self.limiter
@@ -72,14 +73,15 @@ class TollgateMiddleware:
         try:
             decision = await limiter.acheck(subject)
         except StoreError as error:
-            _LOG.warning("no decision for a request: %s", error)
-            if self.on_failure == "allow":
+            if self.failures.passes(error):
                 return await self.app(scope, receive, send)
             return await _respond(send, limiter.unavailable())
+        if self.failures.lost:
+            self.failures.over()
         refusal = limiter.refusal(decision, self.headers)
         if refusal is not None:
             return await _respond(send, refusal)
-        scope.setdefault("state", {})["tollgate"] = decision
+        state["tollgate"] = decision
         ours = [
             (name.encode(), value.encode())
             for name, value in limiter.headers(decision, self.headers)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from ._client import ClientAddress
 from ._errors import StoreError
+from ._failures import required
 from ._middleware import check_options, is_required
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ._failures import OnFailure
     from ._limiter import Limiter
-    from ._middleware import OnFailure, Profile
+    from ._middleware import Profile
 
     Environ = dict[str, Any]
     StartResponse = Callable[..., Any]
     App = Callable[[Environ, StartResponse], Iterable[bytes]]
     Key = Callable[[Environ], str | None]
-
-_LOG = logging.getLogger("tollgate")
-
 
 #: The subject of a request by the address of its connection, as `ip:192.0.2.7`.
 client: Key = ClientAddress().wsgi
@@ -35,7 +33,7 @@ class TollgateMiddleware:
     not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says what happens while
     the store cannot answer; it is required unless the limiter counts in memory.
 
-    The decision is in `environ["tollgate"]`.
+    The decision is in `environ["tollgate"]`; None where a request passes without one.
     """
 
     def __init__(
@@ -47,17 +45,18 @@ class TollgateMiddleware:
         headers: Profile = "draft",
         on_failure: OnFailure | None = None,
     ) -> None:
-        check_options(limiter, headers, on_failure)
+        check_options(limiter, headers)
         if not callable(key):
             raise TypeError(f"key must be callable, not {type(key).__name__}")
         self.app = app
         self.limiter = limiter
         self.key = key
         self.headers: Profile = headers
-        self.on_failure = on_failure
+        self.failures = required(limiter, on_failure)
         self._is_required = is_required(key)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        environ["tollgate"] = None
         subject = self.key(environ)
         limiter = self.limiter
         if subject is None:
@@ -67,10 +66,11 @@ class TollgateMiddleware:
         try:
             decision = limiter.check(subject)
         except StoreError as error:
-            _LOG.warning("no decision for a request: %s", error)
-            if self.on_failure == "allow":
+            if self.failures.passes(error):
                 return self.app(environ, start_response)
             return _respond(start_response, limiter.unavailable())
+        if self.failures.lost:
+            self.failures.over()
         refusal = limiter.refusal(decision, self.headers)
         if refusal is not None:
             return _respond(start_response, refusal)

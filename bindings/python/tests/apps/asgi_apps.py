@@ -23,7 +23,8 @@ def fastapi():
 
     @app.get("/")
     async def home(request: Request):
-        return {"remaining": request.state.tollgate.remaining}
+        decision = request.state.tollgate
+        return {"remaining": decision.remaining if decision else None}
 
     @app.get("/search")
     @searches.limit(key=lambda q: f"query:{q}")
@@ -32,7 +33,8 @@ def fastapi():
 
     @app.exception_handler(Denied)
     async def denied(_request: Request, error: Denied):
-        return JSONResponse({"wait": error.decision.retry_after}, 429)
+        status, headers, _ = error.refusal()
+        return JSONResponse({"wait": error.decision.retry_after}, status, dict(headers))
 
     return app
 
