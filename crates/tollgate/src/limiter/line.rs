@@ -1,4 +1,4 @@
-//! Waiting for a slot, in arrival order or not.
+//! Waiting for a slot or a check, in arrival order or not.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -11,7 +11,9 @@ use tokio::time::{Instant, timeout};
 use super::waiting::spread;
 use super::{Guard, Limiter, Waiting};
 use crate::question::Parts;
-use crate::{Ask, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Store, Verdict};
+use crate::{
+    Ask, Decision, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Store, Verdict,
+};
 
 /// The first pause before a slot that others hold is asked for again, and the longest. Each is
 /// twice the one before.
@@ -137,7 +139,7 @@ pub enum Turn {
     Never,
 }
 
-/// Waiters for slots in the order of their arrival, of those that wait here: in one process, for
+/// Waiters for slots and checks in the order of their arrival, of those that wait here: in one process, for
 /// equal subjects. Of each subject's waiters only the first asks the store.
 ///
 /// A slot that is released through the line goes to the first waiter immediately. One that is
@@ -227,6 +229,47 @@ impl<S: Store> Line<S> {
         }
     }
 
+    /// As [`Limiter::until_ready`], in the order of arrival: behind those that came before, and at
+    /// most for the deadline. Of those that wait for equal subjects only the first asks the store.
+    /// `None` where the deadline passed in line, or as many wait already as may: nothing was asked.
+    ///
+    /// A check by the limiter itself does not join the line, and may come first. It is cancel-safe:
+    /// dropped during the wait, it has charged nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Line};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let line = Line::new(Limiter::memory("1/20ms via gcra".parse()?), 100);
+    /// let within = Duration::from_secs(5);
+    /// for _ in 0..3 {
+    ///     let decision = line.until_ready("api", within).await?.ok_or("too many wait")?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub async fn until_ready<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+        waiting: impl Into<Waiting>,
+    ) -> Result<Option<Decision<'l>>, Error> {
+        let (ask, waiting) = (ask.into(), waiting.into());
+        let start = Instant::now();
+        let left = || waiting.deadline.saturating_sub(start.elapsed());
+        let key = self.key_of(ask.clone())?;
+        let Some(waiter) = self.enter(key) else { return Ok(None) };
+        let Ok(_turn) = timeout(left(), waiter.place.turn.lock()).await else {
+            return Ok(None);
+        };
+        let waiting = Waiting { deadline: left(), ..waiting };
+        self.limiter.until_ready(ask, waiting).await.map(Some)
+    }
+
     /// Gives a slot back, and lets the first waiter ask immediately. True when it was open until
     /// now.
     ///
@@ -292,168 +335,4 @@ impl<S> Drop for Waiter<'_, S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use core::pin::Pin;
-
-    use super::*;
-    use crate::operation::Operation;
-    use crate::{Around, MemoryStore, StoreError};
-
-    type Waiting = tokio::task::JoinHandle<Turn>;
-
-    fn line(limits: &str, most: usize) -> Arc<Line<MemoryStore>> {
-        Arc::new(Line::new(Limiter::memory(limits.parse().unwrap()), most))
-    }
-
-    /// Starts a waiter, and lets it come to its place.
-    async fn wait(line: &Arc<Line<MemoryStore>>, ms: u64) -> Waiting {
-        let line = Arc::clone(line);
-        let deadline = Duration::from_millis(ms);
-        let waiter = tokio::spawn(async move { line.acquire("job", deadline).await.unwrap() });
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
-        waiter
-    }
-
-    fn held(turn: Turn) -> Hold {
-        match turn {
-            Turn::Held(hold) => hold,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn slots_go_to_waiters_in_the_order_of_their_arrival() {
-        let line = line("1 at once hold 1h", 10);
-        let mut hold = held(wait(&line, 0).await.await.unwrap());
-        let mut waiters = Vec::new();
-        for _ in 0..5 {
-            waiters.push(wait(&line, 600_000).await);
-        }
-        // A waiter that leaves the line blocks nobody.
-        waiters.remove(2).abort();
-        while !waiters.is_empty() {
-            assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
-            line.release(&hold).await.unwrap();
-            hold = held(waiters.remove(0).await.unwrap());
-        }
-        assert!(line.release(&hold).await.unwrap());
-        assert!(line.places.lock().is_empty(), "an empty line is forgotten");
-    }
-
-    /// A store that has done what it was asked before it answers, which it may never do.
-    #[derive(Clone)]
-    struct Far {
-        near: MemoryStore,
-        answers: Arc<tokio::sync::Semaphore>,
-        /// Whether the answers are lost.
-        fails: bool,
-    }
-
-    impl Around for Far {
-        type Inner = MemoryStore;
-
-        fn inner(&self) -> &MemoryStore {
-            &self.near
-        }
-
-        async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
-            let answer = self.near.perform(operation).await;
-            if operation.question().is_some() {
-                if self.fails {
-                    return Err(StoreError::ambiguous("lost"));
-                }
-                let _answer = self.answers.acquire().await;
-            }
-            answer
-        }
-    }
-
-    #[tokio::test]
-    async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
-        let near = Limiter::memory("2 at once hold 1h".parse().unwrap());
-        let free = || near.check(Ask::new("job").peek()).now().unwrap().remaining();
-        let far = |fails| {
-            let answers = Arc::new(tokio::sync::Semaphore::new(0));
-            let store = Far { near: near.store().clone(), answers, fails };
-            Limiter::new(near.limits().clone(), store)
-        };
-        let (limiter, wait) = (far(false), Duration::from_secs(60));
-        let line = Line::new(limiter.clone(), 2);
-        for dropped in 0..3 {
-            let asking: Pin<Box<dyn Future<Output = ()>>> = match dropped {
-                0 => Box::pin(async { drop(limiter.acquire_guard("job").await) }),
-                1 => Box::pin(async { drop(limiter.until_acquired("job", wait).await) }),
-                _ => Box::pin(async { drop(line.acquire("job", wait).await) }),
-            };
-            assert!(timeout(Duration::ZERO, asking).await.is_err(), "it waits for its answer");
-            assert_eq!(free(), 1, "the store has placed it");
-            while free() < 2 {
-                tokio::task::yield_now().await;
-            }
-        }
-        // A slot that came is kept.
-        limiter.store().answers.add_permits(1);
-        let held = limiter.until_acquired("job", wait).await.unwrap().hold.unwrap();
-        let guard = limiter.acquire_guard("job").await.unwrap().unwrap();
-        assert_eq!(free(), 0);
-        assert!(guard.release().await.unwrap());
-        assert!(limiter.release(&held).await.unwrap());
-        // The store may have placed a hold and failed.
-        let failing = far(true);
-        assert!(failing.acquire_guard("job").await.is_err());
-        while free() < 2 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_line_is_bounded_and_a_waiter_is_late() {
-        let line = line("1 at once hold 1h", 2);
-        let hold = held(wait(&line, 0).await.await.unwrap());
-        let first = wait(&line, 60_000).await;
-        let second = wait(&line, 1_000).await;
-        assert_eq!(wait(&line, 60_000).await.await.unwrap(), Turn::Full);
-        assert_eq!(second.await.unwrap(), Turn::Late);
-        // Its place is free again.
-        let third = wait(&line, 60_000).await;
-        line.release(&hold).await.unwrap();
-        let hold = held(first.await.unwrap());
-        line.release(&hold).await.unwrap();
-        held(third.await.unwrap());
-        assert_eq!(
-            line.acquire(Ask::new("job").cost(2), Duration::MAX).await.unwrap(),
-            Turn::Never
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slot_that_is_released_elsewhere_is_found() {
-        let line = line("1 at once hold 1h", 2);
-        let hold = held(wait(&line, 0).await.await.unwrap());
-        let waiter = wait(&line, 60_000).await;
-        line.limiter().release(&hold).await.unwrap();
-        let start = Instant::now();
-        held(waiter.await.unwrap());
-        assert!(start.elapsed() <= LAST_PAUSE);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_line_a_waiter_asks_again() {
-        let limiter = Arc::new(Limiter::memory("1 at once hold 1h".parse().unwrap()));
-        let hold = limiter.hold(Ask::new("job").acquire()).await.unwrap().hold.unwrap();
-        let late = limiter.until_acquired("job", Duration::from_millis(300)).await.unwrap();
-        assert!(late.hold.is_none() && late.decision.is_until_hold());
-        let waiter = tokio::spawn({
-            let limiter = Arc::clone(&limiter);
-            async move {
-                let waiting = Duration::from_secs(60);
-                limiter.until_acquired("job", waiting).await.unwrap().hold.is_some()
-            }
-        });
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(limiter.release(&hold).await.unwrap());
-        assert!(waiter.await.unwrap());
-    }
-}
+mod tests;
