@@ -26,7 +26,8 @@ impl Default for Parts {
     fn default() -> Self {
         let driver = [
             ("ask.lua", include_str!("ask.lua")),
-            ("many.lua", concat!(include_str!("failure.lua"), include_str!("many.lua"))),
+            ("failure.lua", Script::FAILURE),
+            ("many.lua", include_str!("many.lua")),
             ("cost.lua", include_str!("cost.lua")),
             ("clock_server.lua", include_str!("clock_server.lua")),
             ("clock_given.lua", include_str!("clock_given.lua")),

@@ -284,6 +284,7 @@ local function check(i)
 end
 "
     );
+    text.push_str(parts.driver("failure.lua"));
     let ending = parts.driver("many.lua").replace("$ARGS arguments", "whole arguments");
     text.push_str(&ending.replace("$KEYS", "1").replace("$ARGS", "args").replace("$EACH", "i"));
     Some(Script::with_rights(&text))

@@ -177,6 +177,7 @@ impl<'s> Composer<'s> {
             ("KEYS, ARGV".to_owned(), format!("{{{}}}, {{{}}}", keys.join(", "), args.join(", ")))
         };
         let _ = writeln!(out, "local function check({parameters})\n{body}end");
+        out.push_str(self.texts.driver("failure.lua"));
         out.push_str(&self.numbered("many.lua").replace("$EACH", &given));
         out
     }
