@@ -164,6 +164,8 @@ async fn checks_are_admitted_in_the_order_of_their_arrival() {
     const TASKS: usize = 8;
     const TURNS: usize = 5;
     let line = Arc::new(Line::new(Limiter::memory("1/2ms via gcra".parse().unwrap()), TASKS));
+    // The first has to wait, and all others come meanwhile.
+    assert!(line.limiter().check("api").now().unwrap().is_allowed());
     let order = Arc::new(Mutex::new(Vec::new()));
     let tasks = (0..TASKS).map(|task| {
         let (line, order) = (Arc::clone(&line), Arc::clone(&order));
