@@ -139,8 +139,8 @@ pub enum Turn {
     Never,
 }
 
-/// Waiters for slots and checks in the order of their arrival, of those that wait here: in one process, for
-/// equal subjects. Of each subject's waiters only the first asks the store.
+/// Waiters for slots and checks in the order of their arrival, of those that wait here: in one
+/// process, for equal subjects. Of each subject's waiters only the first asks the store.
 ///
 /// A slot that is released through the line goes to the first waiter immediately. One that is
 /// released elsewhere, or whose hold ends, is found within 100 ms. An acquire from the limiter

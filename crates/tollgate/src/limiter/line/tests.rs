@@ -1,3 +1,5 @@
+//! Waiters in a line: their order, the deadline, and what a dropped one leaves.
+
 use core::pin::Pin;
 
 use super::*;
