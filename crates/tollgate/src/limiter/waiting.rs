@@ -48,9 +48,9 @@ impl<S: Store> Limiter<S> {
     /// returns the denial immediately. Pass a [`Duration`] as the deadline, or a [`Waiting`].
     ///
     /// It is not fair: nothing is reserved during the wait and waiters have no order, so a later
-    /// caller may be admitted first. `Line::until_ready` has the order of arrival. No ban counts its
-    /// denials. It is cancel-safe: dropped during the wait, it has charged nothing. It needs a tokio
-    /// runtime with its timer enabled.
+    /// caller may be admitted first. `Line::until_ready` has the order of arrival. No ban counts
+    /// its denials. It is cancel-safe: dropped during the wait, it has charged nothing. It needs a
+    /// tokio runtime with its timer enabled.
     ///
     /// # Errors
     /// As [`Limiter::check`].
