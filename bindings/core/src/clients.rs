@@ -11,7 +11,7 @@ use crate::{Failure, Result};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Why a client without an address is not limited, which is logged once.
+/// The warning about a request without an address, which is refused.
 const WITHOUT_ADDRESS: &str = "a request has no address of a client, as over a Unix socket, and \
                                gets a 503: name the proxies that you trust, or give `key`";
 
@@ -42,7 +42,7 @@ pub struct Clients {
 /// The client of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundClient {
-    /// Its subject, as `ip:192.0.2.7`; none where it has no address.
+    /// Its subject, such as `ip:192.0.2.7`. `None` if it has no address.
     pub subject: Option<String>,
     /// A likely mistake, the first time that it is met.
     pub warning: Option<String>,

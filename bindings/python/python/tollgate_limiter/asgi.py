@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     App = Callable[[Scope, Receive, Send], Awaitable[None]]
     Key = Callable[[Scope], str | Awaitable[str | None] | None]
 
-#: The subject of a request by the address of its connection, as `ip:192.0.2.7`.
+#: The subject of a request by the address of its connection, such as `ip:192.0.2.7`.
 client: Key = ClientAddress().asgi
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     App = Callable[[Environ, StartResponse], Iterable[bytes]]
     Key = Callable[[Environ], str | None]
 
-#: The subject of a request by the address of its connection, as `ip:192.0.2.7`.
+#: The subject of a request by the address of its connection, such as `ip:192.0.2.7`.
 client: Key = ClientAddress().wsgi
 
 

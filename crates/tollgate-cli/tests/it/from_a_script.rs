@@ -137,7 +137,7 @@ fn a_worker_of_the_readers_own_takes_jobs_of_the_offer() {
     assert!(offered().contains('-') && offered().is_empty());
 }
 
-/// `inspect` shows the count, as `ZCARD` did, under the shard of the script.
+/// `inspect` shows the count of the script, if it gets the same shard. So did `ZCARD`.
 #[test]
 fn inspect_finds_the_count_of_the_script() {
     let place = Place::new();

@@ -23,7 +23,7 @@ const BEGIN: &str = "<!-- generated: cargo xtask judge --write -->";
 /// The exit codes of `tollgate judge` for a limiter that was judged.
 const JUDGED: [Option<i32>; 2] = [Some(0), Some(1)];
 
-/// A limiter, and the judgement of it, or the reason why there is none.
+/// A limiter, with its judgement or the reason why it was not judged.
 struct Row {
     limiter: Limiter,
     seen: Result<Judged, String>,
