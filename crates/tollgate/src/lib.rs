@@ -91,7 +91,7 @@ pub use limit::{
     LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS, MAX_UNIT_BYTES, MAX_UNITS, MIN_LEASE_US,
     Meaning, Place, Quota, Refill, Rounding, Share, Unit,
 };
-pub use limiter::{Admin, Guard, Limiter, Pending, Waiting, call};
+pub use limiter::{Admin, Guard, Limiter, Pace, Pending, Waiting, call};
 #[cfg(feature = "tokio")]
 pub use limiter::{Line, Turn};
 pub use memory::{

@@ -12,6 +12,7 @@ mod decide;
 mod holding;
 #[cfg(feature = "tokio")]
 mod line;
+mod pace;
 mod pending;
 mod waiting;
 
@@ -20,6 +21,7 @@ pub use decide::Limiter;
 pub use holding::Guard;
 #[cfg(feature = "tokio")]
 pub use line::{Line, Turn};
+pub use pace::Pace;
 pub use pending::Pending;
 pub use waiting::Waiting;
 

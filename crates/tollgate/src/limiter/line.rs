@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::waiting::spread;
-use super::{Guard, Limiter, Waiting};
+use super::{Guard, Limiter, Pace, Waiting};
 use crate::question::Parts;
 use crate::{
-    Ask, Decision, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Store, Verdict,
+    Ask, Cost, Decision, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Store, Verdict,
 };
 
 /// The first pause before a slot that others hold is asked for again, and the longest. Each is
@@ -172,8 +172,29 @@ pub struct Line<S> {
 #[derive(Debug, Default)]
 struct Place {
     /// The turn of the first waiter. It is given in the order of arrival.
-    turn: tokio::sync::Mutex<()>,
+    turn: tokio::sync::Mutex<Paced>,
     released: Notify,
+}
+
+/// The time before which nobody need ask, after the admissions of those that came before.
+#[derive(Debug, Default)]
+struct Paced {
+    pace: Pace,
+    /// For checks of this cost.
+    next: Option<(Cost, Instant)>,
+}
+
+impl Paced {
+    /// When to ask for this cost, unless it is too late by then: the denial then has the wait.
+    fn next(&self, cost: &Cost, left: Duration) -> Option<Instant> {
+        let (_, at) = self.next.as_ref().filter(|(admitted, _)| admitted == cost)?;
+        Some(*at).filter(|at| at.saturating_duration_since(Instant::now()) <= left)
+    }
+
+    fn admitted(&mut self, cost: Cost, decision: &Decision<'_>) {
+        let wait = self.pace.admitted(decision);
+        self.next = Some((cost, Instant::now() + wait));
+    }
 }
 
 impl<S: Store> Line<S> {
@@ -230,7 +251,8 @@ impl<S: Store> Line<S> {
     }
 
     /// As [`Limiter::until_ready`], in the order of arrival: behind those that came before, and at
-    /// most for the deadline. Of those that wait for equal subjects only the first asks the store.
+    /// most for the deadline. Of those that wait for equal subjects only the first asks the store,
+    /// and not before the time that [`Pace`] has for it: in the usual case once in its turn.
     /// `None` where the deadline passed in line, or as many wait already as may: nothing was asked.
     ///
     /// A check by the limiter itself does not join the line, and may come first. It is cancel-safe:
@@ -263,11 +285,19 @@ impl<S: Store> Line<S> {
         let left = || waiting.deadline.saturating_sub(start.elapsed());
         let key = self.key_of(ask.clone())?;
         let Some(waiter) = self.enter(key) else { return Ok(None) };
-        let Ok(_turn) = timeout(left(), waiter.place.turn.lock()).await else {
+        let Ok(mut turn) = timeout(left(), waiter.place.turn.lock()).await else {
             return Ok(None);
         };
+        let cost = ask.cost.clone();
+        if let Some(at) = turn.next(&cost, left()) {
+            tokio::time::sleep_until(at + spread(waiting.jitter)).await;
+        }
         let waiting = Waiting { deadline: left(), ..waiting };
-        self.limiter.until_ready(ask, waiting).await.map(Some)
+        let decision = self.limiter.until_ready(ask, waiting).await?;
+        if decision.is_allowed() {
+            turn.admitted(cost, &decision);
+        }
+        Ok(Some(decision))
     }
 
     /// Gives a slot back, and lets the first waiter ask immediately. True when it was open until

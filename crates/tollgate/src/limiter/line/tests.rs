@@ -1,6 +1,7 @@
 //! Waiters in a line: their order, the deadline, and what a dropped one leaves.
 
 use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::operation::Operation;
@@ -192,6 +193,48 @@ async fn checks_are_admitted_in_the_order_of_their_arrival() {
         );
     }
     assert!(line.places.lock().is_empty(), "an empty line is forgotten");
+}
+
+/// A store that counts how often it is asked.
+struct Counting {
+    near: MemoryStore,
+    asked: AtomicUsize,
+}
+
+impl Around for Counting {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.near
+    }
+
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.near.perform(operation).await
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_one_question_where_the_pace_is_known() {
+    for limits in ["1/3ms via gcra", "4/10ms via sliding_log"] {
+        let store = Counting { near: MemoryStore::new(), asked: AtomicUsize::new(0) };
+        let line = Arc::new(Line::new(Limiter::new(limits.parse().unwrap(), store), 100));
+        let tasks = (0..5).map(|_| {
+            let line = Arc::clone(&line);
+            tokio::spawn(async move {
+                for _ in 0..8 {
+                    let passed = line.until_ready("api", Duration::from_secs(60)).await.unwrap();
+                    assert!(passed.unwrap().is_allowed());
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        // The first of a window does not know those before it.
+        let asked = line.limiter().store().asked.load(Ordering::Relaxed);
+        assert!((40..=44).contains(&asked), "{limits}: {asked} questions for 40 turns");
+    }
 }
 
 #[tokio::test(start_paused = true)]
