@@ -11,6 +11,7 @@ mod fork;
 mod http;
 mod limiter;
 mod limits;
+mod pace;
 mod reply;
 mod request;
 mod spin;
@@ -34,6 +35,7 @@ fn _tollgate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reply::Settled>()?;
     module.add_class::<clock::ManualClock>()?;
     module.add_class::<bridge::Bridge>()?;
+    module.add_class::<pace::Pace>()?;
     module.add_function(wrap_pyfunction!(fork::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_child, module)?)?;

@@ -21,7 +21,7 @@ use crate::request::Request;
 /// Limits and the store that counts them.
 #[pyclass(frozen, subclass, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
-pub(crate) struct Limiter(tollgate_binding::Limiter);
+pub(crate) struct Limiter(tollgate_binding::Limiter, Option<Py<ManualClock>>);
 
 impl Limiter {
     /// Asks and waits, while other threads of Python run unless the answer is immediate.
@@ -46,12 +46,12 @@ impl Limiter {
         limits: AnyLimits,
         store: StoreText<'_>,
         policy: Option<PolicyText<'_>>,
-        clock: Option<&Bound<'_, ManualClock>>,
+        clock: Option<Py<ManualClock>>,
     ) -> PyResult<Self> {
         let limits = in_policy(py, limits.0, policy)?;
-        let clock = clock.map(|clock| clock.get().0.clone());
-        let made = tollgate_binding::Limiter::new("python", limits, store.0, clock);
-        made.map(Self).map_err(|it| error::raised(py, it))
+        let by = clock.as_ref().map(|clock| clock.get().0.clone());
+        let made = tollgate_binding::Limiter::new("python", limits, store.0, by);
+        made.map(|made| Self(made, clock)).map_err(|it| error::raised(py, it))
     }
 
     /// Checks every limit, and charges the cost if all admit.
@@ -114,6 +114,12 @@ impl Limiter {
     #[getter]
     fn policy(&self) -> Option<&str> {
         self.0.limits.policy()
+    }
+
+    /// The clock that it was made with; None without one.
+    #[getter]
+    fn clock(&self, py: Python<'_>) -> Option<Py<ManualClock>> {
+        self.1.as_ref().map(|clock| clock.clone_ref(py))
     }
 
     /// The headers of a response to a request that `decision` was made for.

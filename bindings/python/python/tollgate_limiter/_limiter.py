@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, TypeVar
 
+    from ._line import Lines
     from ._tollgate import Charged, Limits, Refund, Settled
 
     T = TypeVar("T")
@@ -34,7 +35,10 @@ class Limiter(_Limiter):
     loop. A limiter may be shared by threads, tasks and forked processes.
     """
 
-    __slots__ = ()
+    __slots__ = ("_lines",)
+
+    # Made when it is first needed.
+    _lines: Lines
 
     async def acheck(self, subject: str, cost: _Cost = 1) -> Decision:
         """`check` for asyncio."""
@@ -68,6 +72,28 @@ class Limiter(_Limiter):
     ) -> Decision:
         """`check_all` for asyncio."""
         return await self._ask(Request.check_all(subjects, cost, partial, waiting))
+
+    def until_ready(
+        self, subject: str, timeout: float | None, *, cost: _Cost = 1
+    ) -> Decision | None:
+        """Waits until every limit admits, and charges: in the order of arrival of all threads and
+        tasks that wait here for this subject. `timeout` is in seconds; None is for ever.
+
+        A denial comes at once where its wait is longer than the time that is left, and None where
+        that was over before its turn: nothing was asked. A check without a wait may come between.
+        With a `clock`, the wait moves the clock.
+        """
+        from ._line import until_ready
+
+        return until_ready(self, subject, timeout, cost)
+
+    async def auntil_ready(
+        self, subject: str, timeout: float | None, *, cost: _Cost = 1
+    ) -> Decision | None:
+        """`until_ready` for asyncio. A task that is cancelled meanwhile has charged nothing."""
+        from ._line import auntil_ready
+
+        return await auntil_ready(self, subject, timeout, cost)
 
     def peek(
         self,

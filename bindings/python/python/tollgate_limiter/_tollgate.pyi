@@ -259,6 +259,14 @@ class Request(Generic[_T]):
     def renew_named(subject: str, id: str, ttl: float | None = None) -> Request[bool]: ...
 
 @final
+class Pace:
+    """The time before which no check of the same cost can be admitted."""
+
+    def __new__(cls) -> Pace: ...
+    def admitted(self, decision: Decision) -> float:
+        """Adds an admission. Returns the seconds until the next one at the earliest."""
+
+@final
 class Bridge:
     def __new__(cls) -> Bridge: ...
     def is_ours(self) -> bool: ...
@@ -291,6 +299,9 @@ class Limiter:
     @property
     def policy(self) -> str | None:
         """The name of the policy, within which it counts; None without one."""
+    @property
+    def clock(self) -> ManualClock | None:
+        """The clock that it was made with; None without one."""
     def headers(
         self, decision: Decision, headers: Literal["draft", "legacy", "both", "none"] = ...
     ) -> list[tuple[str, str]]:
