@@ -257,6 +257,19 @@ export class Limiter {
     options?: { partial?: boolean; waiting?: "again" },
   ): Promise<Decision>;
   /**
+   * Waits until every limit admits, and charges: in the order of arrival of all that wait here for
+   * this subject. `timeout` is in seconds; `Infinity` is for ever.
+   *
+   * A denial comes at once where its wait is longer than the time that is left, and null where that
+   * was over before its turn: nothing was asked. A check without a wait may come between. If
+   * `signal` aborts during the wait, nothing was charged. With a `clock`, the wait moves the clock.
+   */
+  untilReady(
+    subject: string,
+    timeout: number,
+    options?: { cost?: Cost; signal?: AbortSignal },
+  ): Promise<Decision | null>;
+  /**
    * The answer that `check` would give now, or with `kind` `reserve` or `acquire`. Nothing is
    * charged. Of limits such as `20 at once`, a reserve takes one slot and an acquire its cost.
    */

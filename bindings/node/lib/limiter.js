@@ -17,6 +17,7 @@ const { ArgumentError, Denied, StoreError, TollgateError, call, raised } = requi
 const { Failures } = require("./failures.js");
 const { Reservation, Slot, settledOf } = require("./holds.js");
 const { anyClock, anyLimits, numberOfLimits } = require("./limits.js");
+const { Lines } = require("./line.js");
 const { ask, native, owned, write } = require("./native.js");
 
 /** The most subjects of one check, as of the engine. */
@@ -41,6 +42,7 @@ class Limiter {
   #isClosed = false;
   #described;
   #handle;
+  #lines;
 
   constructor(limits, settings) {
     const { store = "memory://", policy, clock } = options(settings, ["store", "policy", "clock"]);
@@ -60,6 +62,7 @@ class Limiter {
     this.#handle = { number: this.#number };
     owned(this.#handle, native.forgetLimiter, this.#number);
     this.#isMemory = native.kind(this.#number) === "memory";
+    this.#lines = new Lines(clock);
   }
 
   /** Whether it counts in the memory of this process, which answers at once. */
@@ -143,6 +146,14 @@ class Limiter {
       { ...question, subjects: parts.subjects, limits: parts.limits },
       () => new Decision(this.#handle, { ...parts, amounts: question.amounts }),
     );
+  }
+
+  /**
+   * Waits until every limit admits, and charges: in the order of arrival of all that wait here for
+   * this subject, for at most `timeout` seconds.
+   */
+  untilReady(subject, timeout, given) {
+    return this.#lines.untilReady(this, subject, timeout, given);
   }
 
   /** What `check` would answer now, or with `kind` `reserve` or `acquire`. Nothing is charged. */

@@ -11,6 +11,7 @@ use tollgate::{Hold, LimitSet, ManualClock};
 use tollgate_binding::{Clients, Limiter, Table};
 
 use crate::error::{self, Result};
+use crate::pace::Pace;
 
 /// The tables of a thread.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Tables {
     clocks: RefCell<Table<ManualClock>>,
     holds: RefCell<Table<Hold>>,
     clients: RefCell<Table<Clients>>,
+    paces: RefCell<Table<Pace>>,
 }
 
 thread_local! {
@@ -30,6 +32,7 @@ thread_local! {
             clocks: RefCell::new(Table::new()),
             holds: RefCell::new(Table::new()),
             clients: RefCell::new(Table::new()),
+            paces: RefCell::new(Table::new()),
         }
     };
 }
@@ -78,4 +81,5 @@ handled! {
     ManualClock = clocks;
     Hold = holds;
     Clients = clients;
+    Pace = paces;
 }

@@ -15,6 +15,7 @@ mod http;
 mod limiter;
 mod limits;
 mod numbers;
+mod pace;
 mod reply;
 mod request;
 mod tap;
