@@ -2,6 +2,7 @@
 //!
 //! `docs/headers.md` describes the headers and their numbers.
 
+mod advice;
 mod grpc;
 mod header_template;
 mod numbers;
@@ -18,6 +19,7 @@ use tollgate::{Decision, Report, Unit, Verdict};
 
 use crate::identity::Missing;
 
+pub use advice::wait_of;
 use grpc::Code;
 pub use grpc::Wire;
 use header_template::{Bound, Item};

@@ -166,6 +166,8 @@ pub struct Line<S> {
     limiter: Limiter<S>,
     most: usize,
     places: Mutex<HashMap<String, Arc<Place>>>,
+    /// Until when nobody's turn begins, by [`Line::back_off`].
+    backed_off: Mutex<HashMap<String, Instant>>,
 }
 
 /// The waiters for one list of subjects.
@@ -202,7 +204,8 @@ impl<S: Store> Line<S> {
     /// least 1, the one whose turn it is included.
     #[must_use]
     pub fn new(limiter: Limiter<S>, most: usize) -> Self {
-        Self { limiter, most: most.max(1), places: Mutex::default() }
+        let (places, backed_off) = (Mutex::default(), Mutex::default());
+        Self { limiter, most: most.max(1), places, backed_off }
     }
 
     /// The limiter.
@@ -253,7 +256,8 @@ impl<S: Store> Line<S> {
     /// As [`Limiter::until_ready`], in the order of arrival: behind those that came before, and at
     /// most for the deadline. Of those that wait for equal subjects only the first asks the store,
     /// and not before the time that [`Pace`] has for it: in the usual case once in its turn.
-    /// `None` where the deadline passed in line, or as many wait already as may: nothing was asked.
+    /// `None` where the deadline passed in line, or as many wait already as may, or all
+    /// [back off](Line::back_off) for longer: nothing was asked.
     ///
     /// A check by the limiter itself does not join the line, and may come first. It is cancel-safe:
     /// dropped during the wait, it has charged nothing.
@@ -288,6 +292,12 @@ impl<S: Store> Line<S> {
         let Ok(mut turn) = timeout(left(), waiter.place.turn.lock()).await else {
             return Ok(None);
         };
+        while let Some(at) = self.backed_off_until(&waiter.key) {
+            if at.saturating_duration_since(Instant::now()) > left() {
+                return Ok(None);
+            }
+            tokio::time::sleep_until(at).await;
+        }
         let cost = ask.cost.clone();
         if let Some(at) = turn.next(&cost, left()) {
             tokio::time::sleep_until(at + spread(waiting.jitter)).await;
@@ -298,6 +308,27 @@ impl<S: Store> Line<S> {
             turn.admitted(cost, &decision);
         }
         Ok(Some(decision))
+    }
+
+    /// No turn of [`Line::until_ready`] for these subjects begins before this time is over: for a
+    /// server that has its own limits, and has asked to be left alone for so long. A time that
+    /// ends later than this one stays.
+    ///
+    /// # Errors
+    /// The ask is invalid, as in [`Limiter::check`].
+    pub fn back_off<'l>(&self, ask: impl Into<Ask<'l>>, time: Duration) -> Result<(), Error> {
+        let (key, now) = (self.key_of(ask.into())?, Instant::now());
+        let mut all = self.backed_off.lock();
+        all.retain(|_, until| *until > now);
+        let until = all.entry(key).or_insert(now);
+        // 30 years, as tokio's own farthest time.
+        let farthest = Duration::from_secs(86_400 * 365 * 30);
+        *until = (*until).max(now + time.min(farthest));
+        Ok(())
+    }
+
+    fn backed_off_until(&self, key: &str) -> Option<Instant> {
+        self.backed_off.lock().get(key).copied().filter(|until| *until > Instant::now())
     }
 
     /// Gives a slot back, and lets the first waiter ask immediately. True when it was open until

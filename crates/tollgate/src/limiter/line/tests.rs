@@ -255,3 +255,27 @@ async fn a_check_is_late_in_line_and_denied_at_its_head() {
     let over = line.until_ready(Ask::new("api").cost(2), long).await.unwrap().unwrap();
     assert_eq!(over.verdict(), Verdict::Never);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_turn_begins_while_all_back_off() {
+    let line = Arc::new(Line::new(Limiter::memory("100/s".parse().unwrap()), 10));
+    let (start, minute) = (Instant::now(), Duration::from_secs(60));
+    let ready = |within| {
+        let line = Arc::clone(&line);
+        async move { line.until_ready("api", within).await.unwrap().map(|it| it.is_allowed()) }
+    };
+    line.back_off("api", Duration::from_secs(5)).unwrap();
+    line.back_off("api", Duration::from_secs(2)).unwrap();
+    assert_eq!(ready(Duration::from_secs(4)).await, None, "it is longer than that");
+    assert_eq!(start.elapsed(), Duration::ZERO, "and known at once");
+    let waiting = tokio::spawn(ready(minute));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    // One that comes meanwhile is for those that wait already, too.
+    line.back_off("api", Duration::from_secs(7)).unwrap();
+    assert_eq!(waiting.await.unwrap(), Some(true));
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+    assert!(line.until_ready("other", Duration::ZERO).await.unwrap().is_some(), "another line");
+    line.back_off("other", Duration::MAX).unwrap();
+    assert_eq!(line.backed_off.lock().len(), 1, "those that are over are forgotten");
+    assert!(line.back_off("", minute).is_err());
+}
