@@ -1,6 +1,9 @@
 //! Headers and refusals, as all fronts of Tollgate write them.
 
-use http::{HeaderMap, Response};
+use core::time::Duration;
+use std::time::SystemTime;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_tower::answer::{Answers, Profile, Reset};
 
 use crate::{Failure, Result};
@@ -52,9 +55,34 @@ pub fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
+/// The wait that a response of somebody else's limiter asks for. Lines that are no header do not
+/// count.
+pub fn wait_of<'h>(
+    status: u16,
+    lines: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+) -> Option<Duration> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
+            headers.append(name, value);
+        }
+    }
+    tollgate_tower::answer::wait_of(StatusCode::from_u16(status).ok()?, &headers, SystemTime::now())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_read_from_lines() {
+        let lines: [(&[u8], &[u8]); 3] =
+            [(b"Retry-After", b"7"), (b"no name", b"x"), (b"x", b"\n")];
+        assert_eq!(wait_of(429, lines.into_iter()), Some(Duration::from_secs(7)));
+        assert_eq!(wait_of(7, lines.into_iter()), None);
+    }
 
     #[test]
     fn a_profile_is_one_of_four() {

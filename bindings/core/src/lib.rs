@@ -25,7 +25,7 @@ mod runtime;
 mod socket;
 mod table;
 
-pub use self::http::{Refusal, answers, pairs};
+pub use self::http::{Refusal, answers, pairs, wait_of};
 pub use answer::{Answers, BindingAnswer, Sender, json};
 pub use carrier::Carrier;
 pub use clients::{ClientOptions, Clients, FoundClient};

@@ -74,6 +74,21 @@ pub(crate) fn unavailable(limiter: u32, retry_after: f64) -> Result<Refusal> {
     Ok(tollgate_binding::Refusal::from(response).into())
 }
 
+/// The seconds that a response of somebody else's limiter asks to wait; none where it asks for none.
+#[napi(catch_unwind)]
+pub(crate) fn wait_of(status: u32, headers: Vec<Vec<String>>) -> Option<f64> {
+    let status = u16::try_from(status).ok()?;
+    tollgate_binding::wait_of(status, lines(&headers)).map(|wait| wait.as_secs_f64())
+}
+
+/// Headers, each of which is a name and a line.
+fn lines(headers: &[Vec<String>]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    headers.iter().filter_map(|line| match &line[..] {
+        [name, value] => Some((name.as_bytes(), value.as_bytes())),
+        _ => None,
+    })
+}
+
 /// How the client of a request is found, as JavaScript writes it.
 #[napi(object, object_to_js = false)]
 #[derive(Debug)]
@@ -126,11 +141,8 @@ pub(crate) fn find_client(
     headers: Vec<Vec<String>>,
 ) -> Result<FoundClient> {
     let clients = <Clients as Handled>::find(clients)?;
-    let lines = headers.iter().filter_map(|line| match &line[..] {
-        [name, value] => Some((name.as_bytes(), value.as_bytes())),
-        _ => None,
-    });
-    let tollgate_binding::FoundClient { subject, warning } = clients.find(peer.as_deref(), lines);
+    let found = clients.find(peer.as_deref(), lines(&headers));
+    let tollgate_binding::FoundClient { subject, warning } = found;
     Ok(FoundClient { subject, warning })
 }
 

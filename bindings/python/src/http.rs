@@ -5,6 +5,7 @@ use pyo3::types::{PyBytes, PyString};
 use tollgate_binding::{ClientOptions, Clients};
 
 use crate::argument::{self, HeaderText, ProxiesText};
+use crate::decision::seconds;
 use crate::error;
 
 /// Headers, in the order in which they are written.
@@ -20,6 +21,16 @@ pub(crate) fn refusal(
 ) -> Refusal<'_> {
     let tollgate_binding::Refusal { status, headers, body } = response.into();
     (status, headers, PyBytes::new(py, &body))
+}
+
+/// The seconds that a response of somebody else's limiter asks to wait; None where it asks for none.
+#[pyfunction]
+pub(crate) fn wait_of(
+    status: u16,
+    headers: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>,
+) -> Option<f64> {
+    let lines = headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    tollgate_binding::wait_of(status, lines).map(seconds)
 }
 
 /// How the client of a request is found.

@@ -95,6 +95,15 @@ class Limiter(_Limiter):
 
         return await auntil_ready(self, subject, timeout, cost)
 
+    def back_off(self, subject: str, seconds: float) -> None:
+        """No turn of `until_ready` begins for this subject before so many seconds are over.
+
+        For a service that has limits of its own, and has asked to be left alone for so long.
+        """
+        from ._line import back_off
+
+        back_off(self, subject, seconds)
+
     def peek(
         self,
         subject: str,

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from ._errors import ArgumentError
-from ._tollgate import Pace
+from ._tollgate import Pace, Request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from ._tollgate import Decision, ManualClock, _Cost
 
 
-def _seconds(timeout: float | None) -> float:
-    if timeout is None:
-        return math.inf
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"timeout must be float or None, not {type(timeout).__name__}")
-    if not timeout >= 0:
-        raise ArgumentError(f"timeout is {timeout}: give seconds of 0 or more, or None")
-    return timeout
+def check_seconds(value: float, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be float, not {type(value).__name__}")
+    if not value >= 0:
+        raise ArgumentError(f"{name} is {value}: give seconds of 0 or more")
+    return value
+
+
+def _timeout(value: float | None) -> float:
+    return math.inf if value is None else check_seconds(value, "timeout")
 
 
 class Line:
@@ -37,7 +39,7 @@ class Line:
     Only the first asks the store, and not before the time that the last admission shows.
     """
 
-    __slots__ = ("_clock", "_cost", "_guard", "_next", "_pace", "_waiters")
+    __slots__ = ("_clock", "_cost", "_guard", "_next", "_pace", "_waiters", "until")
 
     def __init__(self, clock: ManualClock | None) -> None:
         self._clock = clock
@@ -48,6 +50,8 @@ class Line:
         # No check of this cost is admitted before this time.
         self._cost: _Cost | None = None
         self._next = 0.0
+        #: No turn begins before this time.
+        self.until = 0.0
 
     def now(self) -> float:
         """The time in seconds, by a clock that does not go back."""
@@ -112,6 +116,11 @@ class Line:
         finally:
             self._leave(wake)
 
+    def back_off(self) -> Iterator[float]:
+        """Pauses until turns may begin."""
+        while (pause := self.until - self.now()) > 0:
+            yield pause
+
     def turn(self, cost: _Cost, end: float) -> Generator[float, Decision, Decision]:
         """The first waiter's part: sleeps as long as it yields, then asks and sends the decision.
 
@@ -157,10 +166,21 @@ class Lines:
         finally:
             with self._guard:
                 line, users = self._lines[subject]
-                if users == 1:
-                    del self._lines[subject]
-                else:
-                    self._lines[subject] = (line, users - 1)
+                self._lines[subject] = (line, users - 1)
+                self._forget(subject)
+
+    def _forget(self, subject: str) -> None:
+        line, users = self._lines[subject]
+        if users == 0 and line.until <= line.now():
+            del self._lines[subject]
+
+    def back_off(self, subject: str, seconds: float) -> None:
+        """`Limiter.back_off`."""
+        with self.line(subject) as line:
+            line.until = max(line.until, line.now() + seconds)
+        with self._guard:
+            for other in tuple(self._lines):
+                self._forget(other)
 
 
 _MAKING = threading.Lock()
@@ -175,16 +195,28 @@ def _lines_of(limiter: Limiter) -> Lines:
             return limiter._lines
 
 
+def back_off(limiter: Limiter, subject: str, seconds: float) -> None:
+    """`Limiter.back_off`."""
+    # It refuses other types.
+    Request.check(subject)
+    _lines_of(limiter).back_off(subject, check_seconds(seconds, "seconds"))
+
+
 def until_ready(
     limiter: Limiter, subject: str, timeout: float | None, cost: _Cost
 ) -> Decision | None:
     """`Limiter.until_ready`."""
-    timeout = _seconds(timeout)
+    timeout = _timeout(timeout)
     with _lines_of(limiter).line(subject) as line:
         end = line.now() + timeout
         with line.place(timeout) as is_ready:
             if not is_ready:
                 return None
+            for pause in line.back_off():
+                if pause > end - line.now():
+                    return None
+                if not line.moved(pause):
+                    time.sleep(pause)
             turn = line.turn(cost, end)
             pause = next(turn)
             while True:
@@ -201,12 +233,16 @@ async def auntil_ready(
     limiter: Limiter, subject: str, timeout: float | None, cost: _Cost
 ) -> Decision | None:
     """`Limiter.auntil_ready`."""
-    timeout = _seconds(timeout)
+    timeout = _timeout(timeout)
     with _lines_of(limiter).line(subject) as line:
         end = line.now() + timeout
         async with line.aplace(timeout) as is_ready:
             if not is_ready:
                 return None
+            for pause in line.back_off():
+                if pause > end - line.now():
+                    return None
+                await asyncio.sleep(0 if line.moved(pause) else pause)
             turn = line.turn(cost, end)
             pause = next(turn)
             while True:

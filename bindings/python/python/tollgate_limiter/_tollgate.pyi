@@ -30,6 +30,9 @@ class ClientAddress:
     ) -> tuple[str | None, str | None]:
         """The subject of a request's client, and a warning that nobody was given before."""
 
+def wait_of(status: int, headers: list[tuple[bytes, bytes]]) -> float | None:
+    """The seconds that a response of somebody else's limiter asks to wait."""
+
 def before_fork() -> None: ...
 def after_fork_in_parent() -> None: ...
 def after_fork_in_child() -> None: ...
