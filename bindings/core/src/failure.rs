@@ -55,12 +55,15 @@ impl Failure {
 }
 
 impl From<&StoreError> for Failure {
-    /// The message has all causes.
+    /// The message has all causes, each once: some errors have the text of their cause.
     fn from(error: &StoreError) -> Self {
         let mut what = error.to_string();
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
-            what = format!("{what}: {cause}");
+            let cause_text = cause.to_string();
+            if !what.contains(&cause_text) {
+                what = format!("{what}: {cause_text}");
+            }
             source = cause.source();
         }
         let (transient, ambiguous) = (error.is_transient(), error.is_ambiguous());
@@ -98,6 +101,16 @@ mod tests {
         let limits = "ten".parse::<tollgate::LimitSet>().unwrap_err();
         assert_eq!(Failure::limits(&limits).fault, Fault::Limit);
         assert!(Failure::limits(&limits).what.starts_with("limits: "));
+    }
+
+    #[test]
+    fn a_cause_has_its_place_in_the_message_once() {
+        let cause = std::io::Error::other("no route");
+        let failure = Failure::from(&StoreError::transient("away").because(cause));
+        assert_eq!(failure.what, "away: no route");
+        let cause = std::io::Error::other("no route");
+        let failure = Failure::from(&StoreError::transient("away: no route").because(cause));
+        assert_eq!(failure.what, "away: no route");
     }
 
     #[test]

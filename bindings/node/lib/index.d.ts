@@ -270,6 +270,11 @@ export class Limiter {
     options?: { cost?: Cost; signal?: AbortSignal },
   ): Promise<Decision | null>;
   /**
+   * No turn of `untilReady` begins for this subject before so many seconds are over: for a service
+   * that has limits of its own, and has asked to be left alone for so long.
+   */
+  backOff(subject: string, seconds: number): void;
+  /**
    * The answer that `check` would give now, or with `kind` `reserve` or `acquire`. Nothing is
    * charged. Of limits such as `20 at once`, a reserve takes one slot and an acquire its cost.
    */

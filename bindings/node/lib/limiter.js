@@ -156,6 +156,11 @@ class Limiter {
     return this.#lines.untilReady(this, subject, timeout, given);
   }
 
+  /** No turn of `untilReady` begins for this subject before so many seconds are over. */
+  backOff(subject, seconds) {
+    this.#lines.backOff(subject, seconds);
+  }
+
   /** What `check` would answer now, or with `kind` `reserve` or `acquire`. Nothing is charged. */
   async peek(subject, cost = 1, given) {
     const { partial = false, kind = "check" } = options(given, ["partial", "kind"]);

@@ -1,7 +1,7 @@
 "use strict";
 // Waiting until a check is admitted, in the order of arrival.
 
-const { abortSignal, options, text, wrongType } = require("./arguments.js");
+const { abortSignal, options, seconds, text, wrongType } = require("./arguments.js");
 const { madeOf } = require("./decision.js");
 const { ArgumentError, call } = require("./errors.js");
 const { native } = require("./native.js");
@@ -13,7 +13,7 @@ const LONGEST_PAUSE = (2 ** 31 - 1) / 1000;
  * Waits so many seconds: false when they are over, and true where `turn.begin` is called before.
  * It fails where `signal` aborts.
  */
-function wait(seconds, signal, turn = {}) {
+function wait(time, signal, turn = {}) {
   return new Promise((resolve, reject) => {
     const end = (settle, value) => {
       clearTimeout(timer);
@@ -23,12 +23,15 @@ function wait(seconds, signal, turn = {}) {
     const abort = () => end(reject, signal.reason);
     turn.begin = () => end(resolve, true);
     // A timer may end a part of a millisecond early.
-    const ms = Math.ceil(seconds * 1000);
-    const timer = seconds > LONGEST_PAUSE ? undefined : setTimeout(() => end(resolve, false), ms);
+    const ms = Math.ceil(time * 1000);
+    const timer = time > LONGEST_PAUSE ? undefined : setTimeout(() => end(resolve, false), ms);
     if (signal?.aborted) abort();
     else signal?.addEventListener("abort", abort, { once: true });
   });
 }
+
+/** The time in seconds, by a clock that does not go back, or a test's. */
+const nowBy = (clock) => (clock === undefined ? performance.now() / 1000 : clock.atUs / 1e6);
 
 /** The waiters for one subject. Only the first asks the store. */
 class Line {
@@ -43,16 +46,15 @@ class Line {
     this.#clock = clock;
   }
 
-  /** The time in seconds, by a clock that does not go back. */
   now() {
-    return this.#clock === undefined ? performance.now() / 1000 : this.#clock.atUs / 1e6;
+    return nowBy(this.#clock);
   }
 
   /** Waits for its turn; false where that does not come within so many seconds. */
-  enter(turn, seconds, signal) {
+  enter(turn, time, signal) {
     this.waiters.push(turn);
     if (this.waiters.length === 1) return true;
-    return wait(seconds, signal, turn);
+    return wait(time, signal, turn);
   }
 
   /** Leaves, and gives the turn to the next where it was the first. */
@@ -63,16 +65,16 @@ class Line {
   }
 
   /** Pauses, or moves a test's clock in place of that. */
-  async #pause(seconds, signal) {
-    if (this.#clock === undefined) return wait(Math.min(seconds, LONGEST_PAUSE), signal);
-    return this.#clock.advance(seconds);
+  async pause(time, signal) {
+    if (this.#clock === undefined) return wait(Math.min(time, LONGEST_PAUSE), signal);
+    return this.#clock.advance(time);
   }
 
   /** The part of the first: asks until it is admitted, or has to wait beyond the end. */
   async ask(question, cost, end, signal) {
     const known = this.#next.cost === cost ? this.#next.at - this.now() : 0;
     // Where that is too long, the denial has the wait.
-    if (known > 0 && known <= end - this.now()) await this.#pause(known, signal);
+    if (known > 0 && known <= end - this.now()) await this.pause(known, signal);
     for (;;) {
       const decision = await question();
       if (decision.allowed) {
@@ -82,7 +84,7 @@ class Line {
       }
       const { retryAfter } = decision;
       if (retryAfter === null || retryAfter > end - this.now()) return decision;
-      await this.#pause(retryAfter, signal);
+      await this.pause(retryAfter, signal);
     }
   }
 
@@ -95,10 +97,21 @@ class Line {
 /** The lines of a limiter, by subject. */
 class Lines {
   #lines = new Map();
+  /** For subjects the time before which no turn begins. */
+  #until = new Map();
   #clock;
 
   constructor(clock) {
     this.#clock = clock;
+  }
+
+  /** `Limiter.backOff`. */
+  backOff(subject, time) {
+    text(subject, "subject");
+    seconds(time, "seconds");
+    const now = nowBy(this.#clock);
+    for (const [other, at] of this.#until) if (at <= now) this.#until.delete(other);
+    this.#until.set(subject, Math.max(this.#until.get(subject) ?? 0, now + time));
   }
 
   /** `Limiter.untilReady`. */
@@ -110,15 +123,16 @@ class Lines {
       throw new ArgumentError(`timeout is ${timeout}: give seconds of 0 or more, or Infinity`);
     }
     if (signal !== undefined) abortSignal(signal, "signal").throwIfAborted();
-    let line = this.#lines.get(subject);
-    if (line === undefined) {
-      line = new Line(this.#clock);
-      this.#lines.set(subject, line);
-    }
+    const line = this.#lines.get(subject) ?? new Line(this.#clock);
+    this.#lines.set(subject, line);
     const end = line.now() + timeout;
     const turn = { begin: () => {} };
     try {
       if (!(await line.enter(turn, timeout, signal))) return null;
+      for (let at; (at = this.#until.get(subject) ?? 0) > line.now(); ) {
+        if (at > end) return null;
+        await line.pause(at - line.now(), signal);
+      }
       const question = () => limiter.checkAll([subject], cost, { waiting: "again" });
       return await line.ask(question, cost, end, signal);
     } finally {
