@@ -80,6 +80,12 @@ pub(crate) enum Bench {
     /// reports peers that are not there, and leaves them out. Figures and ratios are as for `resp`.
     #[command(after_help = "Example: cargo run --profile dist -p tollgate-bench -- grpc --runs 9")]
     Grpc(BenchTurns),
+    /// Show whose turn it is when 50 tasks wait under 20/s, beside governor and leaky-bucket
+    ///
+    /// Of each way to wait: the turns of the task with the fewest and of the one with the most, the
+    /// longest wait, all turns, and how often the limiter was asked. All sides count in memory.
+    #[command(after_help = "Example: cargo run -p tollgate-bench -- waiting --seconds 20")]
+    Waiting(BenchWaiting),
     /// Measure offers to queues on Redis beside a bare script that looks at the length and adds
     ///
     /// The bare script compares XLEN (LLEN) with a bound, then adds or refuses: no settings, no
@@ -142,6 +148,17 @@ pub(crate) struct BenchQueue {
     /// Turns; the medians count
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchWaiting {
+    /// How long the tasks of each side wait for turns
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
 
     /// Print one JSON object
     #[arg(long)]

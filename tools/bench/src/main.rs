@@ -26,6 +26,7 @@ mod service;
 mod show;
 mod sqlite;
 mod stolen;
+mod waiting;
 
 use args::{Bench, Cli};
 
@@ -53,6 +54,7 @@ fn measure(bench: Bench) -> Result<u8> {
         Bench::Resp(args) => resp::resp(&args),
         Bench::Grpc(args) => grpc::grpc(&args),
         Bench::Holds(args) => holds::holds(&args),
+        Bench::Waiting(args) => waiting::waiting(&args),
         Bench::Queue(args) => queue::queue(&args),
         Bench::Lease(args) => lease::lease(&args),
         Bench::LeaseNode(args) => lease::ask(&args),
