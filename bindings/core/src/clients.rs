@@ -66,12 +66,7 @@ impl Clients {
             ));
         }
         let name = header.unwrap_or("x-forwarded-for").to_ascii_lowercase();
-        let header = match &*name {
-            "forwarded" => AddressHeader::Forwarded,
-            "x-real-ip" => AddressHeader::XRealIp,
-            "cf-connecting-ip" => AddressHeader::CfConnectingIp,
-            other => AddressHeader::list(other).map_err(wrong("header"))?,
-        };
+        let header = name.parse::<AddressHeader>().map_err(wrong("header"))?;
         let networks = proxies.map(str::parse).transpose().map_err(wrong("proxies"))?;
         let address = match (networks, hops) {
             (None, None) => ClientAddress::peer(),

@@ -40,6 +40,8 @@ function byLoop(side) {
 
 /** The turns of each task, and the longest wait. */
 async function run(wait) {
+  // The first units are free to take before others have come.
+  for (let unit = 0; unit < RATE; unit += 1) await wait();
   const end = performance.now() + seconds * 1000;
   let longest = 0;
   const task = async () => {

@@ -10,8 +10,8 @@ export interface ClientOptions {
   /** How many proxies there are, 1 to 32. Without `proxies` any sender of the header is believed. */
   hops?: number;
   /**
-   * The header that they write: `x-forwarded-for`, the default, `forwarded`, `x-real-ip`,
-   * `cf-connecting-ip`, or another in the form of the first.
+   * The header that they write: `x-forwarded-for`, the default, `forwarded`, or the name of one
+   * with a single address, as `x-real-ip`.
    */
   header?: string;
   /** The bits of an IPv6 address that tell clients apart, 32 to 128; 64 without it. */

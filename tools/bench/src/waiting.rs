@@ -115,6 +115,10 @@ struct Side {
 }
 
 async fn run(name: &'static str, wait: Arc<Wait>, time: Duration) -> Side {
+    // The first units are free to take before others have come.
+    for _ in 0..RATE {
+        wait().await;
+    }
     let end = Instant::now() + time;
     let tasks = (0..TASKS).map(|_| {
         let wait = Arc::clone(&wait);

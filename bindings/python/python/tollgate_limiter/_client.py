@@ -18,8 +18,8 @@ class ClientAddress(_ClientAddress):
 
     Without arguments it is the other end of the connection. Behind proxies, `proxies` has their
     networks, as `10.0.0.0/8, 192.0.2.1`, or `hops` their number, or both; and `header` is the one
-    that they write: `x-forwarded-for`, `forwarded`, `x-real-ip`, `cf-connecting-ip`, or another in
-    the form of the first. The first `ipv6_prefix` bits of an IPv6 address tell clients apart.
+    that they write: `x-forwarded-for`, `forwarded`, or the name of one with a single address, as
+    `x-real-ip`. The first `ipv6_prefix` bits of an IPv6 address tell clients apart.
 
     `ClientAddress(...).asgi` and `.wsgi` are a `key` of the middleware. A request without an
     address, as over a Unix socket, gets a 503 there. Each likely mistake is logged once.

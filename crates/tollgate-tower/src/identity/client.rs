@@ -62,6 +62,24 @@ impl AddressHeader {
     }
 }
 
+/// `x-forwarded-for` and `forwarded` are lists; any other name is of a header that contains one
+/// address ([`AddressHeader::single`]).
+///
+/// ```
+/// use tollgate_tower::identity::AddressHeader;
+/// assert_eq!("X-Forwarded-For".parse(), Ok(AddressHeader::XForwardedFor));
+/// assert_eq!("Fly-Client-IP".parse(), AddressHeader::single("fly-client-ip"));
+/// ```
+impl core::str::FromStr for AddressHeader {
+    type Err = ParseError;
+
+    fn from_str(name: &str) -> Result<Self, ParseError> {
+        let header = Self::single(name)?;
+        let lists = [Self::XForwardedFor, Self::Forwarded];
+        Ok(lists.into_iter().find(|it| it.name == header.name).unwrap_or(header))
+    }
+}
+
 /// The peers whose header is trusted, if proxies are counted rather than named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

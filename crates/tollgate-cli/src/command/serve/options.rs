@@ -6,9 +6,7 @@ use tollgate_server::{
     Tls, TlsProtocol,
 };
 use tollgate_tower::answer::{Profile, Reset};
-use tollgate_tower::identity::{
-    AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
-};
+use tollgate_tower::identity::{EscapedSlashes, Networks, PathParameters, PathReading};
 
 #[cfg(feature = "resp")]
 use super::resp;
@@ -152,11 +150,7 @@ fn auth(args: &Serve) -> Result<AuthOptions> {
         let all = format!("127.0.0.0/8, ::1/128, {}", args.trust.join(", "));
         auth.trust = all.parse::<Networks>()?;
     }
-    auth.client_header = match args.client_header.to_ascii_lowercase().as_str() {
-        "x-forwarded-for" => AddressHeader::XForwardedFor,
-        "forwarded" => AddressHeader::Forwarded,
-        other => AddressHeader::single(other)?,
-    };
+    auth.client_header = args.client_header.parse()?;
     auth.forwarded = match args.forwarded {
         Family::Either => Forwarded::Either,
         Family::Original => Forwarded::Original,
