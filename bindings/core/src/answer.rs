@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tollgate::{Charged, Decision, Error, Hold, LimitSet, Refund, Settled, Subject};
 
 use crate::lock::lock;
+use crate::policies::Ruling;
 
 /// An answer. `D` is the language's form of a decision.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub enum BindingAnswer<D> {
     Settled(Box<Hold>, Settled),
     /// A yes or no.
     Flag(bool),
+    /// What policies say of a request.
+    Ruling(Box<Ruling>),
 }
 
 /// A decision as JSON, with the fields that every front writes.

@@ -89,6 +89,11 @@ impl Clients {
         Ok(Self { address, headers, reads, given: AtomicU8::new(0) })
     }
 
+    /// How an address is found.
+    pub fn address(&self) -> &ClientAddress {
+        &self.address
+    }
+
     /// The headers that [`Self::find`] has to see.
     pub fn headers(&self) -> &[HeaderName] {
         let is_warned = || {

@@ -8,7 +8,6 @@ use core::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, Weak};
 
 use crate::lock::lock;
-use crate::place::Place;
 
 /// A value that a process made for itself, and never drops: a child makes its own.
 #[derive(Debug)]
@@ -40,7 +39,13 @@ pub(crate) type Gate = RwLock<()>;
 static GATE: Mutex<OfProcess<Gate>> = Mutex::new(OfProcess::none());
 
 /// Where files may be open.
-static FILES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+static FILES: Mutex<Vec<Weak<dyn Closing>>> = Mutex::new(Vec::new());
+
+/// A place where a file may be open.
+pub(crate) trait Closing: Send + Sync {
+    /// Closes it. The next question opens it again.
+    fn close(&self);
+}
 
 thread_local! {
     /// The gate, while the process forks.
@@ -54,10 +59,11 @@ pub(crate) fn gate() -> &'static Gate {
 }
 
 /// Remembers a place whose file is to be closed before a fork.
-pub(crate) fn close_before_fork(place: &Arc<Place>) {
+pub(crate) fn close_before_fork<C: Closing + 'static>(place: &Arc<C>) {
     let mut files = lock(&FILES);
     files.retain(|file| file.strong_count() > 0);
-    files.push(Arc::downgrade(place));
+    let place = Arc::downgrade(place);
+    files.push(place);
 }
 
 /// Waits for the calls in flight. A fork of another thread may happen while it is called, and not

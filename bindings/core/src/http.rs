@@ -34,8 +34,13 @@ impl<B: AsRef<[u8]>> From<Response<B>> for Refusal {
 ///
 /// # Errors
 /// There is no such profile.
-pub fn answers(profile: &str) -> Result<Answers> {
-    Ok(Answers::new(match profile {
+pub fn answers(name: &str) -> Result<Answers> {
+    profile(name).map(Answers::new)
+}
+
+/// A profile by its name.
+pub(crate) fn profile(name: &str) -> Result<Profile> {
+    Ok(match name {
         "draft" => Profile::Draft,
         "legacy" => Profile::Legacy(Reset::Delta),
         "both" => Profile::Both(Reset::Delta),
@@ -46,7 +51,7 @@ pub fn answers(profile: &str) -> Result<Answers> {
                 "headers is {shown:?}: give \"draft\", \"legacy\", \"both\" or \"none\""
             )));
         }
-    }))
+    })
 }
 
 /// Headers as pairs. All of them are ASCII.

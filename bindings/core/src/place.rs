@@ -7,6 +7,7 @@ use tollgate::Limiter;
 use tollgate_stores::AnyStore;
 
 use crate::carrier::Carrier;
+use crate::fork::Closing;
 use crate::lock::lock;
 
 /// Where the open stores of a limiter are, in the process that opened them.
@@ -85,10 +86,11 @@ impl Place {
         let mut all = core::iter::once(&open.shared).chain(open.on_loops.iter().map(|(_, it)| it));
         all.find_map(|it| it.0.get()).map(|it| read(it.store()))
     }
+}
 
-    /// Closes all stores, as soon as the questions that are under way have their answers. The next
-    /// question opens them again.
-    pub(crate) fn close(&self) {
+impl Closing for Place {
+    /// Closes all stores, as soon as the questions that are under way have their answers.
+    fn close(&self) {
         let closed = core::mem::replace(&mut *self.open(), Open::none_yet());
         drop(closed);
     }

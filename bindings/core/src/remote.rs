@@ -11,7 +11,7 @@ use tollgate_stores::{AnyStore, StoreUrl};
 use crate::answer::{BindingAnswer, Sender};
 use crate::carrier::Carrier;
 use crate::failure::Result;
-use crate::fork;
+use crate::fork::{self, Closing as _};
 use crate::keep::Keep;
 use crate::operation::Operation;
 use crate::place::{Opened, Place};
