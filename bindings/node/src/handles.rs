@@ -8,7 +8,7 @@ use core::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate::{Hold, LimitSet, ManualClock};
-use tollgate_binding::{Clients, Limiter, Table};
+use tollgate_binding::{Clients, Limiter, Policies, Table};
 
 use crate::error::{self, Result};
 use crate::pace::Pace;
@@ -22,6 +22,7 @@ pub(crate) struct Tables {
     holds: RefCell<Table<Hold>>,
     clients: RefCell<Table<Clients>>,
     paces: RefCell<Table<Pace>>,
+    policies: RefCell<Table<Policies>>,
 }
 
 thread_local! {
@@ -33,6 +34,7 @@ thread_local! {
             holds: RefCell::new(Table::new()),
             clients: RefCell::new(Table::new()),
             paces: RefCell::new(Table::new()),
+            policies: RefCell::new(Table::new()),
         }
     };
 }
@@ -82,4 +84,5 @@ handled! {
     Hold = holds;
     Clients = clients;
     Pace = paces;
+    Policies = policies;
 }

@@ -36,7 +36,8 @@ impl From<tollgate_binding::Refusal> for Refusal {
     }
 }
 
-fn pairs(headers: Vec<(String, String)>) -> Vec<Vec<String>> {
+/// Headers, each as a name and a value.
+pub(crate) fn pairs(headers: Vec<(String, String)>) -> Vec<Vec<String>> {
     headers.into_iter().map(|(name, value)| vec![name, value]).collect()
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn wait_of(status: u32, headers: Vec<Vec<String>>) -> Option<f64> {
 }
 
 /// Headers, each of which is a name and a line.
-fn lines(headers: &[Vec<String>]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(crate) fn lines(headers: &[Vec<String>]) -> impl Iterator<Item = (&[u8], &[u8])> {
     headers.iter().filter_map(|line| match &line[..] {
         [name, value] => Some((name.as_bytes(), value.as_bytes())),
         _ => None,

@@ -16,6 +16,7 @@ mod limiter;
 mod limits;
 mod numbers;
 mod pace;
+mod policies;
 mod reply;
 mod request;
 mod tap;

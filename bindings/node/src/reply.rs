@@ -8,6 +8,7 @@ use tollgate::{ChargedLimit, wire};
 use crate::amounts::Amount;
 use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers, number};
+use crate::policies::PolicyRuling;
 
 /// An answer, before there is an object of JavaScript for it.
 pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<Numbers>;
@@ -36,6 +37,8 @@ pub(crate) struct Reply {
     pub fence: Option<f64>,
     /// When the hold ends, in microseconds since 1970.
     pub end_us: Option<f64>,
+    /// What policies say of a request.
+    pub ruling: Option<PolicyRuling>,
 }
 
 /// The object for an answer, on a thread of JavaScript.
@@ -79,6 +82,7 @@ pub(crate) fn reply(answer: BindingAnswer) -> Reply {
             ..none
         },
         BindingAnswer::Flag(flag) => Reply { flag: Some(flag), ..none },
+        BindingAnswer::Ruling(ruling) => Reply { ruling: Some((*ruling).into()), ..none },
     }
 }
 

@@ -12,7 +12,9 @@ use std::time::Instant;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use tollgate_binding::{Answers, Carrier, Change, Operation, Remote, Rest, Sockets, lock, runtime};
+use tollgate_binding::{
+    Answers, Carrier, Change, Operation, Remote, Rest, Sender, Sockets, lock, runtime,
+};
 
 use crate::spin::{self, Spin};
 use crate::{error, reply};
@@ -79,6 +81,17 @@ impl Bridge {
             running_loop(slf.py())?.call_method1(intern!(slf.py(), "call_soon"), (turn,))?;
         }
         Ok(())
+    }
+
+    /// Starts work for `future` whose answer comes from another thread, which rings.
+    pub(crate) fn start(
+        slf: &Bound<'_, Self>,
+        future: Bound<'_, PyAny>,
+        start: impl FnOnce(Sender<tollgate::Decision<'static>>, &Arc<Carrier>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let (number, _) = this.wait(future);
+        start(this.answers.sender(number), &this.carrier)
     }
 
     /// Looks for a short time whether the answer comes.

@@ -19,8 +19,13 @@ pub(crate) fn refusal(
     py: Python<'_>,
     response: impl Into<tollgate_binding::Refusal>,
 ) -> Refusal<'_> {
-    let tollgate_binding::Refusal { status, headers, body } = response.into();
-    (status, headers, PyBytes::new(py, &body))
+    shown(py, &response.into())
+}
+
+/// The same of one that is kept.
+pub(crate) fn shown<'py>(py: Python<'py>, refusal: &tollgate_binding::Refusal) -> Refusal<'py> {
+    let tollgate_binding::Refusal { status, headers, body } = refusal;
+    (*status, headers.clone(), PyBytes::new(py, body))
 }
 
 /// The seconds that a response of somebody else's limiter asks to wait; None where it asks for none.
@@ -37,6 +42,12 @@ pub(crate) fn wait_of(
 #[pyclass(frozen, subclass, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
 pub(crate) struct ClientAddress(Clients);
+
+impl ClientAddress {
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.0
+    }
+}
 
 #[pymethods]
 impl ClientAddress {

@@ -12,6 +12,7 @@ mod http;
 mod limiter;
 mod limits;
 mod pace;
+mod policies;
 mod reply;
 mod request;
 mod spin;
@@ -36,6 +37,8 @@ fn _tollgate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<clock::ManualClock>()?;
     module.add_class::<bridge::Bridge>()?;
     module.add_class::<pace::Pace>()?;
+    module.add_class::<policies::Policies>()?;
+    module.add_class::<policies::PolicyRuling>()?;
     module.add_function(wrap_pyfunction!(fork::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_child, module)?)?;

@@ -7,6 +7,7 @@ use tollgate::{ChargedLimit, Cost, Hold, wire};
 
 use crate::decision::{Decision, seconds};
 use crate::error;
+use crate::policies::PolicyRuling;
 
 /// An answer, before there is an object of Python for it.
 pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<tollgate::Decision<'static>>;
@@ -35,6 +36,7 @@ pub(crate) fn object(py: Python<'_>, answer: BindingAnswer) -> PyResult<Bound<'_
             Ok(Bound::new(py, Settled { already, actual, limits })?.into_any())
         }
         BindingAnswer::Flag(flag) => flag.into_bound_py_any(py),
+        BindingAnswer::Ruling(ruling) => Ok(Bound::new(py, PolicyRuling(ruling))?.into_any()),
     }
 }
 

@@ -14,12 +14,14 @@ from . import _tollgate
 from ._client import ClientAddress
 from ._errors import ArgumentError, Denied, HoldError, LimitError, StoreError, TollgateError
 from ._limiter import Limiter, Reservation, Slot
+from ._policies import Policies
 from ._tollgate import (
     Charged,
     Decision,
     LimitReport,
     Limits,
     ManualClock,
+    PolicyRuling,
     Refund,
     Settled,
     __version__,
@@ -44,6 +46,8 @@ __all__ = [
     "Limiter",
     "Limits",
     "ManualClock",
+    "Policies",
+    "PolicyRuling",
     "Refund",
     "Reservation",
     "Settled",

@@ -269,6 +269,50 @@ class Pace:
     def admitted(self, decision: Decision) -> float:
         """Adds an admission. Returns the seconds until the next one at the earliest."""
 
+_Head: TypeAlias = tuple[
+    str,
+    str,
+    list[tuple[bytes, bytes]],
+    str | None,
+    str | None,
+    str | None,
+    dict[str, str],
+]
+
+class Policies:
+    """The policies of a file and the store in which they count."""
+
+    def __new__(
+        cls,
+        file: str,
+        store: str,
+        *,
+        client: ClientAddress | None = None,
+        headers: Literal["draft", "legacy", "both", "none"] = ...,
+        api_key: tuple[str, str] | None = None,
+    ) -> Policies: ...
+    @property
+    def in_memory(self) -> bool:
+        """Whether they count in the memory of this process, which answers at once."""
+    def reload(self) -> None:
+        """Reads the file again. Where it has problems, the policies stay as they are."""
+    def run(self, head: _Head) -> PolicyRuling: ...
+    def start(self, head: _Head, bridge: Bridge, future: Future[PolicyRuling]) -> None: ...
+
+@final
+class PolicyRuling:
+    """What is to be done with a request."""
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers for the response of a request that passes."""
+    @property
+    def refusal(self) -> tuple[int, list[tuple[str, str]], bytes] | None:
+        """The status, headers and body for a request that does not; None for one that passes."""
+    @property
+    def warnings(self) -> list[str]:
+        """What a person has to know, for the log."""
+
 @final
 class Bridge:
     def __new__(cls) -> Bridge: ...

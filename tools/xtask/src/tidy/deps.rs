@@ -95,7 +95,10 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     // The engine alone: anything more would not be small enough for a page.
     ("tollgate-playground", &["tollgate"]),
     // The common core of both bindings.
-    ("tollgate-binding", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
+    (
+        "tollgate-binding",
+        &["tollgate", "tollgate-policy", "tollgate-redis", "tollgate-stores", "tollgate-tower"],
+    ),
     // The Python package; no crate builds on it.
     ("tollgate-python", &["tollgate", "tollgate-binding", "tollgate-tower"]),
     // The Node package; no crate builds on it.
