@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tollgate::{Charged, Decision, Error, Hold, LimitSet, Refund, Settled, Subject};
 
 use crate::lock::lock;
-use crate::policies::Ruling;
+use crate::ruling::Ruling;
 
 /// An answer. `D` is the language's form of a decision.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub enum BindingAnswer<D> {
     Settled(Box<Hold>, Settled),
     /// A yes or no.
     Flag(bool),
-    /// What policies say of a request.
+    /// The ruling of policies on a request.
     Ruling(Box<Ruling>),
 }
 

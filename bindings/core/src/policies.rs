@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName};
+use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use tokio::sync::watch;
 use tollgate::{MemoryStore, ParseError, Store, at_once};
@@ -26,15 +26,16 @@ use tower_service::Service;
 use crate::answer::{BindingAnswer, Sender};
 use crate::carrier::Carrier;
 use crate::fork::{self, Closing};
-use crate::http::{Refusal, pairs, profile};
+use crate::http::profile;
 use crate::lock::lock;
+use crate::ruling::{Passed, Ruling};
 use crate::runtime::runtime;
 use crate::{Clients, Failure, Result, warnings};
 
 /// How long to wait before a server that cannot be reached is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What policies are read from, and where they count.
+/// The source of policies, and where they count.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyOptions<'o> {
     /// The path of the file.
@@ -67,17 +68,6 @@ pub struct RequestHead<'h> {
     pub route: Option<String>,
     /// The fields `field.NAME` of policies.
     pub fields: Vec<(String, String)>,
-}
-
-/// What is to be done with a request.
-#[derive(Debug)]
-pub struct Ruling {
-    /// The headers for the response of a request that passes.
-    pub headers: Vec<(String, String)>,
-    /// The response of one that does not.
-    pub refusal: Option<Refusal>,
-    /// What a person has to know, for the log of the program.
-    pub warnings: Vec<String>,
 }
 
 /// The policies of a file and the store in which they count.
@@ -317,7 +307,7 @@ fn wrong(name: &'static str) -> impl Fn(ParseError) -> Failure {
     move |error| Failure::argument(format!("{name}: {error}"))
 }
 
-/// What a program knows of a request besides its head.
+/// The facts that a program knows of a request besides its head.
 #[derive(Debug)]
 struct Given {
     user: Option<String>,
@@ -362,35 +352,9 @@ impl RequestHead<'_> {
     }
 }
 
-impl Ruling {
-    /// That on a request of which no HTTP can be made.
-    fn unreadable(what: &str) -> Self {
-        let body = serde_json::json!({
-            "type": "about:blank", "title": "Bad Request", "status": 400, "detail": what,
-        });
-        let headers = vec![(CONTENT_TYPE.to_string(), "application/problem+json".to_owned())];
-        let refusal = Refusal { status: 400, headers, body: body.to_string().into_bytes() };
-        Self { headers: Vec::new(), refusal: Some(refusal), warnings: warnings::take() }
-    }
-}
-
-impl From<Response<Bytes>> for Ruling {
-    fn from(response: Response<Bytes>) -> Self {
-        let warnings = warnings::take();
-        match response.extensions().get::<Passed>() {
-            Some(Passed) => Self { headers: pairs(response.headers()), refusal: None, warnings },
-            None => Self { headers: Vec::new(), refusal: Some(response.into()), warnings },
-        }
-    }
-}
-
 /// Accepts every request that reaches it.
 #[derive(Clone, Copy, Debug)]
 struct Admit;
-
-/// Marks its response.
-#[derive(Clone, Copy, Debug)]
-struct Passed;
 
 impl Service<Request<()>> for Admit {
     type Response = Response<Bytes>;

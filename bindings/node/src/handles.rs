@@ -7,11 +7,10 @@
 use core::cell::RefCell;
 use std::rc::Rc;
 
-use tollgate::{Hold, LimitSet, ManualClock};
+use tollgate::{Hold, LimitSet, ManualClock, Pace};
 use tollgate_binding::{Clients, Limiter, Policies, Table};
 
 use crate::error::{self, Result};
-use crate::pace::Pace;
 
 /// The tables of a thread.
 #[derive(Debug)]
@@ -21,7 +20,7 @@ pub(crate) struct Tables {
     clocks: RefCell<Table<ManualClock>>,
     holds: RefCell<Table<Hold>>,
     clients: RefCell<Table<Clients>>,
-    paces: RefCell<Table<Pace>>,
+    paces: RefCell<Table<RefCell<Pace>>>,
     policies: RefCell<Table<Policies>>,
 }
 
@@ -83,6 +82,6 @@ handled! {
     ManualClock = clocks;
     Hold = holds;
     Clients = clients;
-    Pace = paces;
+    RefCell<Pace> = paces;
     Policies = policies;
 }

@@ -11,35 +11,7 @@ use crate::decision::Made;
 use crate::error::{self, Result};
 use crate::handles::Handled;
 use crate::numbers::whole;
-
-/// A response: its status, headers and body.
-#[napi(object, object_from_js = false)]
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    /// The status.
-    pub status: u32,
-    /// Pairs of a name and a value, in the order in which they are written.
-    pub headers: Vec<Vec<String>>,
-    /// The body, which is text.
-    pub body: String,
-}
-
-impl From<tollgate_binding::Refusal> for Refusal {
-    fn from(
-        tollgate_binding::Refusal { status, headers, body }: tollgate_binding::Refusal,
-    ) -> Self {
-        Self {
-            status: u32::from(status),
-            headers: pairs(headers),
-            body: String::from_utf8_lossy(&body).into_owned(),
-        }
-    }
-}
-
-/// Headers, each as a name and a value.
-pub(crate) fn pairs(headers: Vec<(String, String)>) -> Vec<Vec<String>> {
-    headers.into_iter().map(|(name, value)| vec![name, value]).collect()
-}
+use crate::response::{Refusal, lines, pairs};
 
 fn answers(profile: &str) -> Result<Answers> {
     tollgate_binding::answers(profile).map_err(error::raised)
@@ -75,19 +47,11 @@ pub(crate) fn unavailable(limiter: u32, retry_after: f64) -> Result<Refusal> {
     Ok(tollgate_binding::Refusal::from(response).into())
 }
 
-/// The seconds that a response of somebody else's limiter asks to wait; none where it asks for none.
+/// The seconds that a response of another limiter asks to wait; none where it asks for none.
 #[napi(catch_unwind)]
 pub(crate) fn wait_of(status: u32, headers: Vec<Vec<String>>) -> Option<f64> {
     let status = u16::try_from(status).ok()?;
     tollgate_binding::wait_of(status, lines(&headers)).map(|wait| wait.as_secs_f64())
-}
-
-/// Headers, each of which is a name and a line.
-pub(crate) fn lines(headers: &[Vec<String>]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    headers.iter().filter_map(|line| match &line[..] {
-        [name, value] => Some((name.as_bytes(), value.as_bytes())),
-        _ => None,
-    })
 }
 
 /// How the client of a request is found, as JavaScript writes it.

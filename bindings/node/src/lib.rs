@@ -19,4 +19,6 @@ mod pace;
 mod policies;
 mod reply;
 mod request;
+mod response;
+mod ruling;
 mod tap;

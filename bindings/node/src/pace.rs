@@ -3,30 +3,27 @@
 use core::cell::RefCell;
 
 use napi_derive::napi;
+use tollgate::Pace;
 
 use crate::decision::Made;
 use crate::error::Result;
 use crate::handles::Handled as _;
 
-/// The admissions of one line.
-#[derive(Debug, Default)]
-pub(crate) struct Pace(RefCell<tollgate::Pace>);
-
 /// The number of a new one.
 #[napi(catch_unwind)]
 pub(crate) fn pace() -> u32 {
-    Pace::default().put()
+    RefCell::new(Pace::new()).put()
 }
 
 /// Adds an admission. Returns the seconds until the next of the same cost at the earliest.
 #[napi(catch_unwind)]
 pub(crate) fn admitted(pace: u32, made: Made) -> Result<f64> {
-    let pace = Pace::find(pace)?;
-    made.with(|_, decision| pace.0.borrow_mut().admitted(decision).as_secs_f64())
+    let pace = RefCell::<Pace>::find(pace)?;
+    made.with(|_, decision| pace.borrow_mut().admitted(decision).as_secs_f64())
 }
 
 /// Forgets one that nobody has any more.
 #[napi(catch_unwind)]
 pub(crate) fn forget_pace(pace: u32) {
-    Pace::forget(pace);
+    RefCell::<Pace>::forget(pace);
 }

@@ -1,14 +1,15 @@
 //! Policies of a file, as JavaScript calls them.
 
 use napi_derive::napi;
-use tollgate_binding::{Clients, Policies, PolicyOptions, RequestHead, Ruling};
+use tollgate_binding::{Clients, Policies, PolicyOptions, RequestHead};
 
 use crate::bridge;
 use crate::error::{self, Result};
 use crate::handles::Handled;
-use crate::http::{Refusal, lines, pairs};
+use crate::response::lines;
+use crate::ruling::PolicyRuling;
 
-/// What policies are read from, as JavaScript writes it.
+/// The source of policies, as JavaScript writes it.
 #[napi(object, object_to_js = false)]
 #[derive(Debug)]
 pub(crate) struct PolicySettings {
@@ -59,24 +60,6 @@ impl PolicyRequest {
             route: self.route.clone(),
             fields: fields.collect(),
         }
-    }
-}
-
-/// What is to be done with a request.
-#[napi(object, object_from_js = false)]
-#[derive(Debug)]
-pub(crate) struct PolicyRuling {
-    /// The headers for the response of a request that passes.
-    pub headers: Vec<Vec<String>>,
-    /// The response of one that does not.
-    pub refusal: Option<Refusal>,
-    /// What a person has to know, for the log.
-    pub warnings: Vec<String>,
-}
-
-impl From<Ruling> for PolicyRuling {
-    fn from(Ruling { headers, refusal, warnings }: Ruling) -> Self {
-        Self { headers: pairs(headers), refusal: refusal.map(Refusal::from), warnings }
     }
 }
 

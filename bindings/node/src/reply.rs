@@ -8,7 +8,7 @@ use tollgate::{ChargedLimit, wire};
 use crate::amounts::Amount;
 use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers, number};
-use crate::policies::PolicyRuling;
+use crate::ruling::PolicyRuling;
 
 /// An answer, before there is an object of JavaScript for it.
 pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<Numbers>;
@@ -37,7 +37,7 @@ pub(crate) struct Reply {
     pub fence: Option<f64>,
     /// When the hold ends, in microseconds since 1970.
     pub end_us: Option<f64>,
-    /// What policies say of a request.
+    /// The ruling of policies on a request.
     pub ruling: Option<PolicyRuling>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn shown<'py>(py: Python<'py>, refusal: &tollgate_binding::Refusal) -
     (*status, headers.clone(), PyBytes::new(py, body))
 }
 
-/// The seconds that a response of somebody else's limiter asks to wait; None where it asks for none.
+/// The seconds that a response of another limiter asks to wait; None where it asks for none.
 #[pyfunction]
 pub(crate) fn wait_of(
     status: u16,

@@ -15,6 +15,7 @@ mod pace;
 mod policies;
 mod reply;
 mod request;
+mod ruling;
 mod spin;
 
 use pyo3::prelude::*;
@@ -38,7 +39,7 @@ fn _tollgate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bridge::Bridge>()?;
     module.add_class::<pace::Pace>()?;
     module.add_class::<policies::Policies>()?;
-    module.add_class::<policies::PolicyRuling>()?;
+    module.add_class::<ruling::PolicyRuling>()?;
     module.add_function(wrap_pyfunction!(fork::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_child, module)?)?;

@@ -10,17 +10,13 @@ use tollgate_binding::{PolicyOptions, RequestHead};
 use crate::argument::{ProfileText, StoreText};
 use crate::bridge::Bridge;
 use crate::error;
-use crate::http::{self, ClientAddress, Headers, Refusal};
+use crate::http::ClientAddress;
+use crate::ruling::PolicyRuling;
 
 /// The policies of a file and the store in which they count.
 #[pyclass(frozen, subclass, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
 pub(crate) struct Policies(tollgate_binding::Policies);
-
-/// What is to be done with a request.
-#[pyclass(frozen, module = "tollgate_limiter._tollgate")]
-#[derive(Debug)]
-pub(crate) struct PolicyRuling(pub(crate) Box<tollgate_binding::Ruling>);
 
 /// A line of a header, as bytes.
 type Line<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
@@ -111,26 +107,5 @@ impl Policies {
             let started = with_head(head, |head| self.0.start(head, sender, carrier));
             started.map_err(|it| error::raised(py, it))
         })
-    }
-}
-
-#[pymethods]
-impl PolicyRuling {
-    /// The headers for the response of a request that passes.
-    #[getter]
-    fn headers(&self) -> Headers {
-        self.0.headers.clone()
-    }
-
-    /// The status, headers and body for a request that does not; None for one that passes.
-    #[getter]
-    fn refusal<'py>(&self, py: Python<'py>) -> Option<Refusal<'py>> {
-        self.0.refusal.as_ref().map(|refusal| http::shown(py, refusal))
-    }
-
-    /// What a person has to know, for the log.
-    #[getter]
-    fn warnings(&self) -> Vec<String> {
-        self.0.warnings.clone()
     }
 }

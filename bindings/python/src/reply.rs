@@ -7,7 +7,7 @@ use tollgate::{ChargedLimit, Cost, Hold, wire};
 
 use crate::decision::{Decision, seconds};
 use crate::error;
-use crate::policies::PolicyRuling;
+use crate::ruling::PolicyRuling;
 
 /// An answer, before there is an object of Python for it.
 pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<tollgate::Decision<'static>>;

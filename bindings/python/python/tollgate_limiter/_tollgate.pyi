@@ -301,7 +301,7 @@ class Policies:
 
 @final
 class PolicyRuling:
-    """What is to be done with a request."""
+    """The treatment of a request."""
 
     @property
     def headers(self) -> list[tuple[str, str]]:
@@ -311,7 +311,7 @@ class PolicyRuling:
         """The status, headers and body for a request that does not; None for one that passes."""
     @property
     def warnings(self) -> list[str]:
-        """What a person has to know, for the log."""
+        """Warnings for the log."""
 
 @final
 class Bridge:

@@ -18,11 +18,12 @@ const EPOCH_MS: f64 = 1e12;
 /// How long to wait before the next request to a server that gave this response at `now`: `None`
 /// where it asks for no wait.
 ///
-/// It reads `Retry-After` of a 429 and a 503 (RFC 9110, 10.2.3), and in any response the fields that
-/// say that nothing is left: `RateLimit` of the IETF draft in its present and earlier forms, and
-/// every pair of `...RateLimit...Remaining` and `...Reset`, as of GitHub, OpenAI and Anthropic. A
-/// reset may be seconds, seconds or milliseconds since 1970, a duration such as `6m0s`, or a date.
-/// The longest of these waits counts. An entry that cannot be read counts as absent.
+/// It reads `Retry-After` of a 429 and a 503 (RFC 9110, 10.2.3), and in any response the fields
+/// with which a server reports that nothing is left: `RateLimit` of the IETF draft in its present
+/// and earlier forms, and each pair of `...RateLimit...Remaining` and `...Reset`, as of GitHub,
+/// OpenAI and Anthropic. A reset may be seconds, seconds or milliseconds since 1970, a duration
+/// such as `6m0s`, or a date. The longest of these waits counts. An entry that cannot be read
+/// counts as absent.
 ///
 /// ```
 /// use core::time::Duration;

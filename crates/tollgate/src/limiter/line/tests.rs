@@ -269,7 +269,7 @@ async fn no_turn_begins_while_all_back_off() {
     assert_eq!(ready(Duration::from_secs(4)).await, None, "it is longer than that");
     assert_eq!(start.elapsed(), Duration::ZERO, "and known at once");
     let waiting = tokio::spawn(ready(minute));
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::advance(Duration::from_secs(3)).await;
     // One that comes meanwhile is for those that wait already, too.
     line.back_off("api", Duration::from_secs(7)).unwrap();
     assert_eq!(waiting.await.unwrap(), Some(true));
