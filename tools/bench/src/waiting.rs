@@ -30,7 +30,7 @@ pub(crate) fn waiting(args: &BenchWaiting) -> Result<u8> {
     struct Json {
         sides: Vec<Side>,
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let time = Duration::from_secs(u64::from(args.seconds));
     let mut sides = Vec::new();
     for (name, wait, asked) in ways()? {
@@ -69,7 +69,7 @@ fn ways() -> Result<Vec<Way>> {
     for (name, jitter) in
         [("until_ready", Duration::ZERO), ("until_ready, jitter 1s", Duration::from_secs(1))]
     {
-        let (limiter, asked) = counting("20/s")?;
+        let (limiter, asked) = counting("20/s via gcra")?;
         let limiter = Arc::new(limiter);
         let wait: Wait = Box::new(move || {
             let limiter = Arc::clone(&limiter);
@@ -88,8 +88,8 @@ fn ways() -> Result<Vec<Way>> {
     let bucket = leaky_bucket::RateLimiter::builder()
         .initial(RATE as usize)
         .max(RATE as usize)
-        .refill(1)
-        .interval(Duration::from_secs(1) / RATE)
+        .refill(RATE as usize)
+        .interval(Duration::from_secs(1))
         .build();
     let theirs = Arc::new(bucket);
     let wait: Wait = Box::new(move || {

@@ -27,7 +27,9 @@ impl From<Duration> for Waiting {
 }
 
 impl Waiting {
-    /// Adds up to `jitter` to each wait.
+    /// Adds up to `jitter` to each wait. On average a waiter is later by half of it, and where few
+    /// wait, as much of the limit is left unused. It spreads the questions of many: 50 that wait
+    /// under 20/s ask 6 times a turn with 1 s, and 54 times without.
     #[must_use]
     pub fn jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
