@@ -99,8 +99,8 @@ pub use cost::{Amount, CostRule};
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
     Admin, Admission, Answer, CheckBatch, CostRefused, Counters, Crossing, Current, DecisionMark,
-    Event, Gate, GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread,
-    Revision, RuleName, Shadow, Standing, StandingRuling, SubjectCounts, Terms,
+    Event, Exposition, Gate, GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared,
+    Reread, Revision, RuleName, Shadow, Standing, StandingRuling, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, ValueList};
 pub use model::{

@@ -82,8 +82,9 @@ pub struct PolicyPart {
     pub entry: usize,
     /// The position of the override that holds in the entry; `None` for the entry's own limits.
     pub rule: Option<usize>,
-    /// Whether an administrator has set some of its limits for the request: then the decision has
-    /// them, and not those of the policies.
+    /// Whether some of its limits were set for the request, by an administrator or by the program
+    /// ([`Prepared::limits`](crate::Prepared::limits)): then the decision has them, and not those
+    /// of the policies.
     pub is_ruled: bool,
 }
 

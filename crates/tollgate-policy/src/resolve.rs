@@ -24,7 +24,8 @@ pub(crate) struct Plan {
     pub(crate) parts: Parts,
     /// The policies that count nothing for the request, and only bring their price.
     pub(crate) priced: SmallVec<[usize; 1]>,
-    /// For each part the limits that an administrator has set, where there are some.
+    /// For each part the limits that were set for the request, by an administrator or by the
+    /// program, where there are some.
     pub(crate) ruled: Option<Box<[Option<Arc<ReadyLimits>>]>>,
     pub(crate) cost: Cost,
     pub(crate) shard: Option<Box<str>>,

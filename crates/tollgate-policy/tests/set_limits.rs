@@ -526,3 +526,66 @@ fn a_field_that_no_policy_reads_is_told() {
         assert_eq!((error.what(), error.remedy()), (&*format!("no policy reads `{field}`"), says));
     }
 }
+
+/// Limits that a program gives for a request count within the policy, once for equal texts; those
+/// of an administrator go before.
+#[test]
+fn a_program_gives_the_limits_of_a_request() {
+    let (gate, _clock) = gate("2/m via gcra");
+    let given = |tenant: &str, limits: &str| {
+        let mut prepared = gate.prepare(&[("field.tenant", tenant), ("user", "ann")]);
+        assert!(prepared.takes_limits("api") && !prepared.takes_limits("other"));
+        prepared.limits("other", &limits.parse().unwrap()).unwrap();
+        prepared.limits("api", &limits.parse().unwrap()).unwrap();
+        block_on(gate.ask(prepared.for_long()))
+    };
+    let remaining = |answer: &Answer| answer.decision().unwrap().remaining();
+    assert_eq!(remaining(&given("12", "9/m via gcra")), 8);
+    let (again, other) = (given("12", "9/m via gcra"), given("13", "9/m via gcra"));
+    assert_eq!((remaining(&again), remaining(&other)), (7, 8));
+    let set = |answer: &Answer| answer.decision().unwrap().limit_sets().next().unwrap().clone();
+    assert_eq!(set(&again).serial(), set(&other).serial());
+    assert_eq!(set(&again).policy(), Some("api"));
+    // The same count under the policy's own limits: both units of it are used.
+    assert_eq!(ask(&gate, 1).outcome(), Outcome::Denied);
+    set_for(&gate, &[("field.tenant", "14")], &[("gcra/1m", "4/m")], HOUR);
+    let mut prepared = gate.prepare(&[("field.tenant", "14")]);
+    assert!(!prepared.takes_limits("api"));
+    prepared.limits("api", &"9/m via gcra".parse().unwrap()).unwrap();
+    assert_eq!(remaining(&block_on(gate.ask(prepared))), 3);
+}
+
+/// Where a program cannot say the limits, the failure rule of the policy decides.
+#[test]
+fn limits_that_nobody_knows_are_left_to_the_failure_rule() {
+    let two = |rule: &str| {
+        let text = format!(
+            "version = 1\nmatch = \"all\"\n[[policies]]\nname = \"plan\"\non_failure = {rule}\n\
+             limits = [{{ subject = \"ip\", limit = \"4/m via gcra\" }}]\n\
+             [[policies]]\nname = \"all\"\non_failure = \"allow\"\n\
+             limits = [{{ subject = \"pool=all\", limit = \"3/m via gcra\" }}]\n"
+        );
+        Gate::new(Policies::parse(&text, Format::Toml).unwrap(), MemoryStore::new()).unwrap()
+    };
+    let ask = |gate: &Gate<MemoryStore>| {
+        let mut prepared = gate.prepare(&[("ip", "10.0.0.1")]);
+        let goes_on = prepared.without_limits("plan", &"the database is away");
+        (goes_on, block_on(gate.ask(prepared)))
+    };
+    let gate = two("\"deny\"");
+    let (goes_on, answer) = ask(&gate);
+    assert_eq!((goes_on, answer.outcome()), (false, Outcome::FailedClosed));
+    assert_eq!(answer.authority(), Authority::FailureRule);
+    assert!(answer.error().unwrap().to_string().contains("the database is away"));
+    // The other policy still counts.
+    let gate = two("\"allow\"");
+    for expected in [2, 1, 0] {
+        let (goes_on, answer) = ask(&gate);
+        let remaining = answer.decision().map(tollgate::Decision::remaining);
+        assert_eq!((goes_on, remaining), (true, Some(expected)));
+    }
+    assert_eq!(ask(&gate).1.outcome(), Outcome::Denied);
+    // The share of this process is of the policy's own limits.
+    let (goes_on, answer) = ask(&two("{ local = \"25 %\" }"));
+    assert_eq!((goes_on, answer.outcome(), answer.reports().count()), (true, Outcome::Allowed, 2));
+}

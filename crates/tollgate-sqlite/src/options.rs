@@ -45,7 +45,7 @@ pub struct Options {
 impl Options {
     /// A store in the file `path`, which is created if it does not exist; its directory must exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let clock = Arc::new(WallClock::default());
+        let clock = Arc::new(WallClock);
         Self { path: path.into(), sync: Sync::Normal, deadline: None, clock }
     }
 

@@ -35,6 +35,7 @@
 //!   request (`docs/holds.md`).
 //! - [`identity::Identity`] determines the client that a request is counted for, by an address, an
 //!   API key or a header (`docs/identity.md`).
+//! - `WaitingLayer` (feature `waiting`) is for clients: each request waits for its turn.
 //! - [`answer::Answers`] converts decisions to headers and refusals (`docs/headers.md`).
 //!
 //! [`identity`] and [`answer`] are pure functions over the types of the crate `http`, and can be
@@ -65,11 +66,16 @@ struct HoldsPage;
 pub mod answer;
 pub mod identity;
 mod layer;
+#[cfg(feature = "waiting")]
+mod waiting;
+
+#[cfg(feature = "waiting")]
+pub use waiting::{WaitingClient, WaitingError, WaitingFuture, WaitingLayer};
 
 pub use layer::header_templates;
 pub use layer::{
     AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, HoldingBody, HoldingFuture,
-    HoldingLayer, HoldingTollgate, Holds, Limited, LimitedFuture, Misconfiguration,
-    RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits, RequestLimitsLayer, ResponseBody,
-    ResponseFuture, ResponseHead, Share, Spent, ToItsEnd, Tollgate, TollgateLayer, UnixPeer,
+    HoldingLayer, HoldingTollgate, Holds, Misconfiguration, RETRY_WHEN_UNAVAILABLE, Refused,
+    RequestHead, ResponseBody, ResponseFuture, ResponseHead, Share, Spent, ToItsEnd, Tollgate,
+    TollgateLayer, UnixPeer,
 };

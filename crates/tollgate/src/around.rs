@@ -36,6 +36,15 @@ use crate::{Facts, Keeps, Receipt, Store, StoreError};
 /// assert!(limiter.check("user:42").await?.is_allowed());
 /// # Ok(()) }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "a store is expected here, such as `MemoryStore`",
+    note = "a connection is awaited first, and `?` takes it out of its `Result`: \
+            `RedisStore::connect(url).await?`",
+    note = "the stores of Tollgate are cheap to clone and shared by their clones, without an `Arc` \
+            or a lock",
+    note = "a store of one's own implements `Store` (docs/stores.md), or `Around` another"
+)]
 pub trait Around: Send + Sync {
     /// The type of the other store.
     type Inner: Store;

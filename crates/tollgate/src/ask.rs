@@ -23,13 +23,14 @@ pub(crate) use question::text_of;
 pub use refused::MAX_PARTS;
 pub(crate) use refused::{check_cost, check_parts, check_shard};
 pub use request::{MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId};
-pub use subject_text::SubjectText;
+pub use subject_text::{IntoSubject, SubjectText};
 pub(crate) use terms::{check_ttl, counts_of, shortest_slots, ttl_us};
 
 /// The input of one check: one or several subjects, a cost, and optionally other limits than the
 /// limiter's own.
 ///
-/// A string converts into an ask of cost 1; so does a list of (subject, limits).
+/// Any kind of text converts into an ask of cost 1 ([`IntoSubject`]); so does a list of (subject,
+/// limits).
 ///
 /// ```
 /// use tollgate::{Ask, LimitSet, Limiter};
@@ -127,8 +128,8 @@ impl<'a> AskPart<'a> {
 impl<'a> Ask<'a> {
     /// An ask of cost 1 under the limiter's own limits.
     #[inline]
-    pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
-        Self { first: Some(AskPart::new(subject.into(), None)), ..Self::empty() }
+    pub fn new(subject: impl IntoSubject<'a>) -> Self {
+        Self { first: Some(AskPart::new(subject.into_subject(), None)), ..Self::empty() }
     }
 
     /// An ask of cost 1 without subjects.
@@ -153,6 +154,7 @@ impl<'a> Ask<'a> {
     /// units. The default is 1 request.
     #[must_use]
     #[inline(always)]
+    #[doc(alias("weight", "tokens", "points"))]
     pub fn cost(self, cost: impl Into<Cost>) -> Self {
         Self { cost: cost.into(), ..self }
     }
@@ -169,15 +171,15 @@ impl<'a> Ask<'a> {
     /// Adds another subject under the limiter's own limits. All limits must admit, or nothing is
     /// charged.
     #[must_use]
-    pub fn and(mut self, subject: impl Into<SubjectText<'a>>) -> Self {
-        self.more.push(AskPart::new(subject.into(), None));
+    pub fn and(mut self, subject: impl IntoSubject<'a>) -> Self {
+        self.more.push(AskPart::new(subject.into_subject(), None));
         self
     }
 
     /// Adds another subject under its own limits.
     #[must_use]
-    pub fn and_under(mut self, subject: impl Into<SubjectText<'a>>, limits: &'a LimitSet) -> Self {
-        self.more.push(AskPart::new(subject.into(), Some(limits)));
+    pub fn and_under(mut self, subject: impl IntoSubject<'a>, limits: &'a LimitSet) -> Self {
+        self.more.push(AskPart::new(subject.into_subject(), Some(limits)));
         self
     }
 
@@ -221,6 +223,7 @@ impl<'a> Ask<'a> {
     /// Judges without changing anything: the decision is the one that the same ask would get now.
     #[must_use]
     #[inline]
+    #[doc(alias("dry run", "test"))]
     pub fn peek(self) -> Self {
         Self { peek: true, ..self }
     }
@@ -278,6 +281,7 @@ impl<'a> Ask<'a> {
     /// beside them as a check does. [`Limiter::hold`](crate::Limiter::hold) takes them, for as long
     /// as the limits say (`20 at once hold 30s`).
     #[must_use]
+    #[doc(alias("semaphore", "concurrency", "permit"))]
     pub fn acquire(self) -> Self {
         self.holding(HoldKind::Acquire, None)
     }
@@ -351,7 +355,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-impl<'a, S: Into<SubjectText<'a>>> From<S> for Ask<'a> {
+impl<'a, S: IntoSubject<'a>> From<S> for Ask<'a> {
     #[inline]
     fn from(subject: S) -> Self {
         Self::new(subject)
@@ -367,22 +371,23 @@ impl<'a> From<Counted<'a>> for Ask<'a> {
     }
 }
 
-impl<'a, S: Into<SubjectText<'a>>, const N: usize> From<[(S, &'a LimitSet); N]> for Ask<'a> {
+impl<'a, S: IntoSubject<'a>, const N: usize> From<[(S, &'a LimitSet); N]> for Ask<'a> {
     fn from(parts: [(S, &'a LimitSet); N]) -> Self {
         from_parts(parts)
     }
 }
 
-impl<'a, S: Into<SubjectText<'a>>> From<Vec<(S, &'a LimitSet)>> for Ask<'a> {
+impl<'a, S: IntoSubject<'a>> From<Vec<(S, &'a LimitSet)>> for Ask<'a> {
     fn from(parts: Vec<(S, &'a LimitSet)>) -> Self {
         from_parts(parts)
     }
 }
 
-fn from_parts<'a, S: Into<SubjectText<'a>>>(
+fn from_parts<'a, S: IntoSubject<'a>>(
     parts: impl IntoIterator<Item = (S, &'a LimitSet)>,
 ) -> Ask<'a> {
-    let mut parts =
-        parts.into_iter().map(|(subject, limits)| AskPart::new(subject.into(), Some(limits)));
+    let mut parts = parts
+        .into_iter()
+        .map(|(subject, limits)| AskPart::new(subject.into_subject(), Some(limits)));
     Ask { first: parts.next(), more: parts.collect(), ..Ask::empty() }
 }

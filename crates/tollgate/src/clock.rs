@@ -8,8 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::time::Time;
 
 mod discipline;
+#[cfg(feature = "tokio")]
+mod of_tokio;
 #[cfg_attr(target_family = "wasm", path = "clock/processor_wasm.rs")]
 mod processor;
+
+#[cfg(feature = "tokio")]
+pub use of_tokio::TokioClock;
 
 use discipline::{Counter, Disciplined};
 use processor::Processor;
@@ -60,8 +65,14 @@ impl Clock for MonotonicClock {
 
 /// The machine's wall clock, for stores that several processes share. It may step; the strategies
 /// bound the effect (`docs/definitions.md`, section 3).
+///
+/// ```
+/// use tollgate::{Clock, MemoryStore, WallClock};
+/// let store = MemoryStore::builder().clock(WallClock).build();
+/// assert!(store.now() <= WallClock.now());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
+#[allow(clippy::exhaustive_structs)] // there is nothing to set
 pub struct WallClock;
 
 impl Clock for WallClock {
@@ -72,6 +83,10 @@ impl Clock for WallClock {
 }
 
 /// A clock that only moves when the caller moves it, for tests and simulations. Clones share it.
+///
+/// Waiting takes the time of tokio, which this clock does not follow: `Limiter::until_ready` asks
+/// again until its deadline, and is admitted if the clock was moved meanwhile. For tests that wait
+/// there is `TokioClock` (feature `tokio`).
 ///
 /// ```
 /// use std::time::Duration;

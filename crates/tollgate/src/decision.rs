@@ -278,6 +278,7 @@ impl<'l> Decision<'l> {
     /// The wait after which the same check is admitted, if nothing else is charged. `None` when it
     /// was admitted, and when it never will be.
     #[must_use]
+    #[doc(alias("backoff", "Retry-After", "cooldown"))]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.is_allowed() {
             return None;

@@ -134,6 +134,7 @@ impl HoldTerms {
 /// it before it leaves your control, as a [`crate::Receipt`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[doc(alias("reservation", "permit"))]
 pub struct Hold {
     /// Its id.
     pub id: HoldId,

@@ -71,8 +71,12 @@ pub mod wire;
 
 pub use adjustment::Adjustment;
 pub use around::Around;
-pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText};
+pub use ask::{
+    Ask, IntoSubject, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText,
+};
 pub use at_once::at_once;
+#[cfg(feature = "tokio")]
+pub use clock::TokioClock;
 pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use cost::{Amounts, Cost, MAX_COST_UNITS};
 pub use decision::{

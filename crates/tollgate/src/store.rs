@@ -112,6 +112,16 @@ impl Keeps {
 /// A store implements [`Operations`](operation::Operations) or
 /// [`OperationsNow`](operation::OperationsNow), and visits the operation that it is given. One that
 /// wraps another is [`Around`](crate::Around) it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "a store is expected here, such as `MemoryStore`",
+    note = "a connection is awaited first, and `?` takes it out of its `Result`: \
+            `RedisStore::connect(url).await?`",
+    note = "the stores of Tollgate are cheap to clone and shared by their clones, without an `Arc` \
+            or a lock",
+    note = "a store of one's own implements `Store` (docs/stores.md), or `Around` another"
+)]
+#[doc(alias("backend", "storage"))]
 pub trait Store: Send + Sync {
     /// Its facilities besides counts. The conformance kit runs only the cases of those.
     const KEEPS: Keeps;

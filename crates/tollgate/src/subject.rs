@@ -46,6 +46,7 @@ const DEFAULT_PREFIX: &str = "key:";
 /// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[doc(alias("key", "identifier"))]
 pub struct Subject(CompactString);
 
 impl Subject {

@@ -1,4 +1,4 @@
-//! One count through all doors: HTTP, the Redis protocol, gRPC, the layer of a program and the
+//! One count through all doors: HTTP, the Redis protocol, gRPC, a program and the
 //! command line ask about one subject on one Redis, and admit exactly the limit together.
 
 use std::net::SocketAddr;
@@ -7,21 +7,20 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use hyper_util::client::legacy::Client as Http2;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{LimitSet, Subject};
+use tollgate::{Limiter, Subject};
 use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
 use tollgate_envoy::proto::descriptor::rate_limit_descriptor::Entry;
 use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::rate_limit_response::Code;
 use tollgate_envoy::proto::service::rate_limit_service_client::RateLimitServiceClient;
-use tollgate_policy::OnFailure;
 use tollgate_redis::RedisStore;
 use tollgate_testbed::{Client as RedisClient, RedisServer};
-use tollgate_tower::{RequestLimits, RequestLimitsLayer};
 
 use crate::Place;
 use crate::redis;
@@ -43,11 +42,11 @@ fn block(kind: &str) -> &'static str {
     from.split("```").next().unwrap()
 }
 
-/// A Redis, a service on it with every door, and a program with a layer on it.
+/// A Redis, a service on it with every door, and a program on it.
 struct Doors {
     serving: Serving,
     store: String,
-    layer: SocketAddr,
+    program: SocketAddr,
     place: Place,
     runtime: Runtime,
     _redis: RedisServer,
@@ -68,8 +67,8 @@ impl Doors {
         let args = ["--store", &store, "--resp", here, "--grpc", here, "--envoy-config", &rules];
         let serving = Serving::start(&place, &args);
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let layer = runtime.block_on(program(&store));
-        Some(Self { serving, store, layer, place, runtime, _redis: redis })
+        let program = runtime.block_on(program(&store));
+        Some(Self { serving, store, program, place, runtime, _redis: redis })
     }
 
     fn resp(&self) -> SocketAddr {
@@ -82,7 +81,7 @@ impl Doors {
             ("HTTP", self.http(user)),
             ("RESP", self.redis(user)),
             ("gRPC", self.grpc(user)),
-            ("layer", self.layer(user)),
+            ("program", self.program(user)),
             ("command line", self.command_line(user)),
         ]
     }
@@ -134,8 +133,8 @@ impl Doors {
         })
     }
 
-    fn layer<'d>(&'d self, user: &'d str) -> Asker<'d> {
-        let mut client = Client::connect(self.layer).unwrap();
+    fn program<'d>(&'d self, user: &'d str) -> Asker<'d> {
+        let mut client = Client::connect(self.program).unwrap();
         let header = format!("x-user: {user}\r\n");
         Box::new(move || {
             let (status, ..) = client.whole_with(&header, "GET", "/", "").unwrap();
@@ -157,19 +156,18 @@ impl Doors {
 
 type Asker<'d> = Box<dyn FnMut() -> bool + Send + 'd>;
 
-/// A program of pages behind a layer on this store, which counts by the header of a user.
+/// A program of pages on this store, which counts by the header of a user.
 async fn program(store: &str) -> SocketAddr {
     let store = RedisStore::connect(store).await.unwrap();
-    let limits: LimitSet = LIMITS.parse().unwrap();
-    let layer = RequestLimitsLayer::new("shop", store, OnFailure::Deny, move |head| {
-        let user = head.headers["x-user"].to_str().unwrap().to_owned();
-        let limits = limits.clone();
-        async move {
-            let subject = Subject::new("envoy", format!("shop|user={user}"))?;
-            Ok(Some(RequestLimits::new(subject, limits)))
+    let limiter = Arc::new(Limiter::new(LIMITS.parse().unwrap(), store));
+    let page = async move |headers: HeaderMap| {
+        let user = format!("shop|user={}", headers["x-user"].to_str().unwrap());
+        match limiter.check(Subject::new("envoy", user).unwrap()).await.unwrap().is_allowed() {
+            true => StatusCode::OK,
+            false => StatusCode::TOO_MANY_REQUESTS,
         }
-    });
-    let app = Router::new().route("/", get(async || "the page\n")).layer(layer.unwrap());
+    };
+    let app = Router::new().route("/", get(page));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, app).await });
@@ -231,7 +229,7 @@ fn the_lines_of_the_page_ask_about_one_count() {
     }
     assert!(block("rust").contains(r#"Subject::new("envoy", "shop|user=ann")?"#));
     assert!(block("rust").contains(LIMITS), "{}", block("rust"));
-    assert!((doors.layer("ann"))());
+    assert!((doors.program("ann"))());
     let args = ["peek", "--literal", "envoy:shop|user=ann", "-l", LIMITS, "--store", &doors.store];
     let left = doors.place.json(&[&args[..], &["--json"]].concat())["remaining"].clone();
     assert_eq!(left, ADMITS - 5, "each of the five was charged");

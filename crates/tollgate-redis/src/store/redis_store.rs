@@ -134,14 +134,14 @@ impl RedisStore {
             return clock.now();
         }
         let ahead_us = self.0.ahead_us.load(Ordering::Relaxed);
-        Time::from_micros(WallClock::default().now().as_micros().saturating_add_signed(ahead_us))
+        Time::from_micros(WallClock.now().as_micros().saturating_add_signed(ahead_us))
     }
 
     /// Whether a script has refused the edges of a calendar. It is asked again with those around
     /// the server's time, which is known then.
     pub(super) fn has_other_windows(&self, answer: &[Value]) -> bool {
         let Some(server_us) = time_of_other_windows(answer) else { return false };
-        let ahead = i128::from(server_us) - i128::from(WallClock::default().now().as_micros());
+        let ahead = i128::from(server_us) - i128::from(WallClock.now().as_micros());
         self.0.ahead_us.store(i64::try_from(ahead).unwrap_or(0), Ordering::Relaxed);
         true
     }

@@ -1,20 +1,23 @@
 //! The builder of a layer, with its settings.
 
 use core::fmt;
+use core::future::Future;
 use core::sync::atomic::AtomicU64;
 use core::time::Duration;
+use std::error::Error as StdError;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Extensions, Response};
-use tollgate::{Cost, MAX_REMEMBERED, MemoryStore, ParseError, Store};
-use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
+use tollgate::{Cost, LimitSet, MAX_REMEMBERED, MemoryStore, ParseError, Store};
+use tollgate_policy::{Combine, Entry, Gate, OnFailure, Outcome, Policies, Policy};
 
 use super::charge::{Charging, ResponseHead};
 use super::front::Front;
+use super::limits::LimitsFunction;
 use super::misconfigurations::{Misconfiguration, Misconfigurations, OnMisconfiguration};
-use super::refused::{OnRefused, Refused};
+use super::refused::{OnRefused, Refused, RequestHead};
 use super::share::Times;
 use super::shared::Shared;
 use super::templates::Templates;
@@ -48,24 +51,9 @@ impl TollgateLayer<MemoryStore> {
     /// As [`TollgateLayer::per_client`]; also a name that is empty, too long or has control
     /// characters.
     pub fn per_client_named(name: &str, limits: &str) -> Result<Self, ParseError> {
-        Self::per_client_builder(name, limits)?.build()
-    }
-
-    /// As [`TollgateLayer::per_client_named`], with settings: for clients behind a proxy, or custom
-    /// answers.
-    ///
-    /// # Errors
-    /// As [`TollgateLayer::per_client_named`].
-    pub fn per_client_builder(
-        name: &str,
-        limits: &str,
-    ) -> Result<Builder<MemoryStore>, ParseError> {
         // Memory does not fail; if it did, no request should pass uncounted.
-        let policy = Policy::new(name, OnFailure::Deny).entry(Entry::new(["ip"], limits)?);
-        let policies = Policies::new(Combine::First, vec![policy]).map_err(|problems| {
-            ParseError::whole(limits, problems.to_string(), "give limits, e.g. `10/s, 240/h`")
-        })?;
-        Ok(Self::builder(Gate::new(policies, MemoryStore::new())?))
+        let (store, on_failure) = (MemoryStore::new(), OnFailure::Deny);
+        Self::per_client_builder(name, limits, store, on_failure)?.build()
     }
 }
 
@@ -76,6 +64,59 @@ impl<S: Store + 'static> TollgateLayer<S> {
     /// As [`Builder::build`].
     pub fn new(gate: Gate<S>) -> Result<Self, ParseError> {
         Self::builder(gate).build()
+    }
+
+    /// As [`TollgateLayer::per_client_named`], counted in any store, and with settings: for clients
+    /// behind a proxy, or custom answers. `on_failure` decides while the store cannot answer.
+    /// Layers of different names on one store count separately.
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate_policy::OnFailure;
+    /// use tollgate_tower::TollgateLayer;
+    /// let store = MemoryStore::new();
+    /// let layer = |name, limits| {
+    ///     TollgateLayer::per_client_builder(name, limits, store.clone(), OnFailure::Allow)
+    /// };
+    /// let everywhere = layer("everywhere", "1000/h")?.build()?;
+    /// let on_export = layer("export", "5/h")?.expose(true).build()?;
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TollgateLayer::per_client_named`].
+    pub fn per_client_builder(
+        name: &str,
+        limits: &str,
+        store: S,
+        on_failure: OnFailure,
+    ) -> Result<Builder<S>, ParseError> {
+        Self::for_policy(Policy::new(name, on_failure).entry(Entry::new(["ip"], limits)?), store)
+    }
+
+    /// A builder of a layer with one policy, counted in `store`. It counts within the name of the
+    /// policy.
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate_policy::{Entry, OnFailure, Policy};
+    /// use tollgate_tower::{TollgateLayer, identity::Identity};
+    /// let per_tenant = Entry::new(["field.tenant"], "100/m")?.absent("skip")?;
+    /// let policy = Policy::new("tenants", OnFailure::Allow).entry(per_tenant);
+    /// let layer = TollgateLayer::for_policy(policy, MemoryStore::new())?
+    ///     .field("tenant", Identity::header("x-tenant")?)
+    ///     .build()?;
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An invalid policy: its name, or that it has no limits.
+    pub fn for_policy(policy: Policy, store: S) -> Result<Builder<S>, ParseError> {
+        let name = policy.name.clone();
+        let policies = Policies::new(Combine::First, vec![policy]).map_err(|problems| {
+            ParseError::whole(&name, problems.to_string(), "`docs/policies.md` has the rules")
+        })?;
+        Ok(Self::builder(Gate::new(policies, store)?))
     }
 
     /// A builder of a layer over `gate`. By default, clients are identified by their peer address,
@@ -92,6 +133,7 @@ impl<S: Store + 'static> TollgateLayer<S> {
             retry_when_unavailable: RETRY_WHEN_UNAVAILABLE,
             for_proxies: false,
             charging: Charging::default(),
+            limits: Vec::new(),
             on_refused: None,
             told: None,
         }
@@ -111,6 +153,7 @@ pub struct Builder<S> {
     retry_when_unavailable: Duration,
     for_proxies: bool,
     charging: Charging,
+    limits: Vec<LimitsFunction>,
     on_refused: Option<OnRefused>,
     told: Option<OnMisconfiguration>,
 }
@@ -242,6 +285,68 @@ impl<S: Store + 'static> Builder<S> {
         Self { for_proxies: true, ..self }
     }
 
+    /// Sets the limits of a policy by a function of each request: by tenant, by plan, from a
+    /// database. `None` is the policy's own limits. They count within the policy, for each of its
+    /// subjects. An override of the policy that holds goes before, and so do limits that an
+    /// administrator has set: the function is not called then. The last call with a policy counts.
+    ///
+    /// The function gets the head of the request; its future keeps what it needs of it. If it
+    /// fails, the failure rule of the policy decides, and one log line reports the start of the
+    /// failure, and one its end. With a local share the policy's own limits apply then. A request
+    /// waits for the future without a bound: give its calls their own deadline, for example with
+    /// `tokio::time::timeout`.
+    ///
+    /// ```
+    /// use http::{Request, Response, StatusCode};
+    /// use http_body_util::Full;
+    /// use tollgate::MemoryStore;
+    /// use tollgate_policy::{Entry, OnFailure, Policy};
+    /// use tollgate_tower::{TollgateLayer, identity::Identity};
+    /// use tower::{Layer, Service, ServiceExt, service_fn};
+    ///
+    /// # futures_executor::block_on(async {
+    /// /// What each tenant has paid for, as a database would say.
+    /// async fn plan_of(tenant: &str) -> Result<Option<&'static str>, std::io::Error> {
+    ///     Ok((tenant == "acme").then_some("2/h"))
+    /// }
+    ///
+    /// let per_tenant = Entry::new(["field.tenant"], "1/h")?.absent("skip")?;
+    /// let policy = Policy::new("plan", OnFailure::Deny).entry(per_tenant);
+    /// let layer = TollgateLayer::for_policy(policy, MemoryStore::new())?
+    ///     .field("tenant", Identity::header("tenant")?)
+    ///     .limits("plan", |head| {
+    ///         let tenant = head.headers.get("tenant").cloned();
+    ///         async move {
+    ///             let Some(tenant) = tenant else { return Ok(None) };
+    ///             let limits = plan_of(tenant.to_str()?).await?;
+    ///             Ok(limits.map(str::parse).transpose()?)
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// let mut service = layer.layer(service_fn(async |_: Request<()>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
+    /// }));
+    /// for (tenant, status) in [("acme", 200), ("acme", 200), ("acme", 429), ("bolt", 200)] {
+    ///     let request = Request::builder().header("tenant", tenant).body(())?;
+    ///     let response = service.ready().await?.call(request).await?;
+    ///     assert_eq!(response.status().as_u16(), status);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn limits<F, R>(mut self, policy: &str, of: F) -> Self
+    where
+        F: Fn(RequestHead<'_>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Option<LimitSet>, Box<dyn StdError + Send + Sync>>>
+            + Send
+            + 'static,
+    {
+        self.limits.retain(|function| *function.policy != *policy);
+        self.limits.push(LimitsFunction::new(policy, of));
+        self
+    }
+
     /// Refunds the charge if this function is true for the response, or if the service returned an
     /// error.
     pub fn refund_when(
@@ -262,19 +367,25 @@ impl<S: Store + 'static> Builder<S> {
     }
 
     /// Replaces the response to a refused request, given the default one: another status, or a
-    /// custom body. It is not called for a handler's own 429, nor for a refusal of a gRPC request.
-    /// It must not block.
+    /// custom body. The outcome comes first, since each has its own status: `Denied` 429, `Never`
+    /// 422, `Banned` 403, `Missing` 400, 401 or 503, and `FailedClosed` 503. Return the default for
+    /// those that you do not mean. It is not called for a handler's own 429, nor for a refusal of a
+    /// gRPC request. It must not block.
     ///
     /// ```
     /// use bytes::Bytes;
     /// use http::{HeaderValue, header::CONTENT_TYPE};
     /// # use tollgate::MemoryStore;
     /// # use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
+    /// use tollgate_policy::Outcome;
     /// use tollgate_tower::TollgateLayer;
     /// # let policy = Policy::new("a", OnFailure::Deny).entry(Entry::new(["ip"], "1/s")?);
     /// # let policies = Policies::new(Combine::First, vec![policy])?;
     /// # let gate = Gate::new(policies, MemoryStore::new())?;
-    /// let limits = TollgateLayer::builder(gate).on_refused(|refused, mut response| {
+    /// let limits = TollgateLayer::builder(gate).on_refused(|outcome, refused, mut response| {
+    ///     if outcome != Outcome::Denied {
+    ///         return response;
+    ///     }
     ///     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     ///     let policy = refused.policy.unwrap_or("the service");
     ///     response.map(|_| Bytes::from(format!("slow down, says {policy}\n")))
@@ -284,7 +395,10 @@ impl<S: Store + 'static> Builder<S> {
     /// ```
     pub fn on_refused(
         mut self,
-        answer: impl Fn(&Refused<'_>, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+        answer: impl Fn(Outcome, &Refused<'_>, Response<Bytes>) -> Response<Bytes>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.on_refused = Some(Box::new(answer));
         self
@@ -302,13 +416,15 @@ impl<S: Store + 'static> Builder<S> {
     /// Builds the layer.
     ///
     /// # Errors
-    /// Policies read a field that this layer does not provide.
+    /// Policies read a field that this layer does not provide; limits by request are for a policy
+    /// that does not exist.
     pub fn build(self) -> Result<TollgateLayer<S>, ParseError> {
         if let Some(hashing) = self.front.api_key.as_ref().and_then(Identity::hashing).cloned() {
             self.gate.hash_api_keys(move |key| hashing.hash(key.as_bytes()).into());
         }
         // Policies that replace these meanwhile count as new ones.
         let current = self.gate.current();
+        self.limits.iter().try_for_each(|it| check_policy(current.policies(), &it.policy))?;
         let shared = Shared {
             answers: Answers::new(self.profile)
                 .expose(self.expose)
@@ -319,7 +435,9 @@ impl<S: Store + 'static> Builder<S> {
             show_revision: self.show_revision,
             retry_when_unavailable: self.retry_when_unavailable,
             for_proxies: self.for_proxies,
+            is_plain: self.charging.is_none() && self.limits.is_empty(),
             charging: self.charging,
+            limits: self.limits,
             on_refused: self.on_refused,
             misconfigurations: Misconfigurations::new(self.told),
             times: Times::default(),
@@ -339,6 +457,16 @@ impl<S: Store + 'static> Builder<S> {
         }
         Ok(TollgateLayer(Arc::new(shared)))
     }
+}
+
+/// Refuses the name of a policy that does not exist.
+fn check_policy(policies: &Policies, name: &str) -> Result<(), ParseError> {
+    if policies.policies().iter().any(|policy| policy.name == name) {
+        return Ok(());
+    }
+    let near = policies.similar(name).or_else(|| Some(policies.policies().first()?.name.as_str()));
+    let remedy = near.map_or_else(String::new, |near| format!("did you mean `{near}`?"));
+    Err(ParseError::whole(name, "no policy has this name, to set its limits by request", remedy))
 }
 
 impl<S> fmt::Debug for Builder<S> {

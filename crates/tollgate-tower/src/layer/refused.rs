@@ -44,8 +44,6 @@ impl fmt::Debug for RequestHead<'_> {
 pub struct Refused<'r> {
     /// The request.
     pub request: RequestHead<'r>,
-    /// The reason for the refusal.
-    pub outcome: Outcome,
     /// The policy that refused; `None` if no policy did.
     pub policy: Option<&'r str>,
     /// The store's decision; `None` if the store was not called, or failed.
@@ -53,4 +51,4 @@ pub struct Refused<'r> {
 }
 
 pub(super) type OnRefused =
-    Box<dyn Fn(&Refused<'_>, Response<Bytes>) -> Response<Bytes> + Send + Sync>;
+    Box<dyn Fn(Outcome, &Refused<'_>, Response<Bytes>) -> Response<Bytes> + Send + Sync>;

@@ -1,6 +1,7 @@
 //! The service: one decision per request, then the inner service or a refusal.
 
 use core::fmt;
+use core::future::ready;
 use core::sync::atomic::Ordering;
 use core::task::{Context, Poll};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tollgate_policy::{
 };
 use tower_service::Service;
 
+use super::find_limits::LaterPrepared;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mark;
@@ -77,7 +79,7 @@ where
         match self.shared.decide(&mut request, &mut admitted) {
             Next::Pass => ResponseFuture::running(self.inner.call(request), admitted),
             Next::Refuse(refusal) => ResponseFuture::refused(refusal),
-            Next::Wait(prepared, timer) => self.wait(*prepared, request, timer),
+            Next::Wait(prepared, timer) => self.wait(prepared, request, timer),
         }
     }
 }
@@ -90,17 +92,17 @@ enum Next {
     /// The inner service is called.
     Pass,
     Refuse(Refusal),
-    /// The store does not answer immediately.
-    Wait(Box<Prepared>, Option<Timer>),
+    /// The store, or a function that gives limits, does not answer immediately.
+    Wait(LaterPrepared, Option<Timer>),
 }
 
 impl<I, S> Tollgate<I, S> {
-    /// Handles a request whose store does not answer immediately. It is a separate function, so
-    /// that other requests need no stack space for it.
+    /// Handles a request whose store or whose limits have to be waited for. It is a separate
+    /// function, so that other requests need no stack space for it.
     #[inline(never)]
     fn wait<B, RB>(
         &mut self,
-        prepared: Prepared,
+        prepared: LaterPrepared,
         mut request: Request<B>,
         timer: Option<Timer>,
     ) -> ResponseFuture<I::Future, S, RB, I::Error>
@@ -117,6 +119,7 @@ impl<I, S> Tollgate<I, S> {
         let mut inner = core::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         ResponseFuture::waiting(Box::pin(async move {
+            let prepared = prepared.await;
             let mark = prepared.mark();
             let gate = shared.gate.clone();
             let answer = ToItsEnd::new(async move { gate.ask(prepared).await }).await;
@@ -144,10 +147,9 @@ impl<S: Store + 'static> Shared<S> {
         if is_marked && self.has_decided(request.extensions()) {
             return Next::Pass;
         }
-        // A request decided by another layer, which is rare, is already marked. If charges depend
-        // on the response, the answer is needed later.
+        // A request decided by another layer, which is rare, is already marked.
         let id = self.front.request_id(request, &self.misconfigurations);
-        let at_once = !is_marked && self.charging.is_none() && id.is_none();
+        let at_once = !is_marked && self.is_plain && id.is_none();
         let (closely, marks) = (timer.is_some(), &mut admitted.marks);
         let by_ipv4 = if at_once && !closely {
             let subject = |field: &Field, prefix: &SubjectPrefix| {
@@ -174,7 +176,10 @@ impl<S: Store + 'static> Shared<S> {
                 Next::Pass
             }
             Err((_, Some(refusal))) => Next::Refuse(refusal),
-            Ok(prepared) => self.ask(prepared, request, admitted, timer),
+            Ok(prepared) => match self.with_limits(request, prepared) {
+                Ok(prepared) => self.ask(prepared, request, admitted, timer),
+                Err(later) => Next::Wait(later, timer),
+            },
         }
     }
 
@@ -230,7 +235,7 @@ impl<S: Store + 'static> Shared<S> {
     ) -> Next {
         let mark = prepared.mark();
         let Some(answer) = self.gate.ask_now(&prepared) else {
-            return Next::Wait(Box::new(prepared), timer);
+            return Next::Wait(Box::pin(ready(prepared.for_long())), timer);
         };
         if let Some(refusal) = self.verdict(request, &answer, &mut admitted.marks) {
             return Next::Refuse(refusal);
@@ -356,11 +361,10 @@ impl<S: Store + 'static> Shared<S> {
         {
             let refused = Refused {
                 request: RequestHead::new(request),
-                outcome: answer.outcome(),
                 policy: answer.policy().map(|policy| policy.name.as_str()),
                 decision: answer.decision(),
             };
-            refusal = on_refused(&refused, refusal);
+            refusal = on_refused(answer.outcome(), &refused, refusal);
         }
         Box::new(refusal)
     }

@@ -7,6 +7,7 @@ use tollgate_policy::Gate;
 
 use super::charge::Charging;
 use super::front::Front;
+use super::limits::LimitsFunction;
 use super::misconfigurations::{self, Misconfiguration, Misconfigurations};
 use super::refused::OnRefused;
 use super::share::Times;
@@ -22,6 +23,11 @@ pub(super) struct Shared<S> {
     /// Whether it answers a proxy about another request: always as HTTP, whatever that request is.
     pub(super) for_proxies: bool,
     pub(super) charging: Charging,
+    /// The functions that give the limits of policies.
+    pub(super) limits: Vec<LimitsFunction>,
+    /// Whether a request needs no more than a decision, so that the fast path may make it: no
+    /// function gives its limits, and nothing is charged by its response.
+    pub(super) is_plain: bool,
     pub(super) on_refused: Option<OnRefused>,
     pub(super) misconfigurations: Misconfigurations,
     pub(super) times: Times,

@@ -21,8 +21,8 @@ struct EntryTemplates {
     rules: Vec<Option<HeaderTemplate>>,
 }
 
-/// The template of one part of an answer: of the policies, or made for limits that an administrator
-/// has set.
+/// The template of one part of an answer: of the policies, or made for limits that were
+/// set for the request.
 type Found<'a> = Cow<'a, HeaderTemplate>;
 
 /// The templates of an answer's parts, in order; empty when one of them has none.
@@ -49,7 +49,7 @@ pub fn header_templates<'a>(answer: &'a Answer<'_>) -> Vec<Found<'a>> {
     all(answer).into_vec()
 }
 
-/// The template of limits that an administrator has set in place of those of a part.
+/// The template of limits that were set for the request in place of those of a part.
 #[cold]
 fn ruled(policies: &Policies, part: &PolicyPart, limits: &LimitSet) -> Option<HeaderTemplate> {
     let policy = policies.policies().get(part.policy)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Extensions;
 use tollgate::Store;
-use tollgate_policy::Gate;
+use tollgate_policy::{Exposition, Gate};
 use tower_layer::Layer;
 
 use super::charge::Charges;
@@ -44,6 +44,7 @@ use super::shared::Shared;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("rate limit", "throttle", "middleware", "governor"))]
 pub struct TollgateLayer<S>(pub(super) Arc<Shared<S>>);
 
 impl<S: Store + 'static> TollgateLayer<S> {
@@ -71,6 +72,22 @@ impl<S: Store + 'static> TollgateLayer<S> {
     #[must_use]
     pub fn share(&self) -> Share {
         self.0.times.share()
+    }
+
+    /// The counters of this layer and of its gate as a page for Prometheus, under the names that
+    /// the service has for them (`docs/metrics.md`).
+    ///
+    /// ```
+    /// use tollgate_tower::TollgateLayer;
+    /// let layer = TollgateLayer::per_client("100/m")?;
+    /// // For a route of its own, such as `/metrics`.
+    /// let page = layer.metrics().to_string();
+    /// assert!(page.contains("# TYPE tollgate_decisions_total counter\n"));
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Exposition {
+        self.0.metrics()
     }
 
     /// The numbers of refunds and extra charges after responses.

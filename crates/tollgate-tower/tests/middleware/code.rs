@@ -9,9 +9,12 @@ use axum::response::IntoResponse as _;
 use axum::routing::get;
 use bytes::Bytes;
 use http::StatusCode;
-use tollgate::{MemoryStore, Subject};
-use tollgate_policy::{OnFailure, Outcome};
-use tollgate_tower::{RequestLimits, RequestLimitsLayer, TollgateLayer};
+use tollgate::MemoryStore;
+use tollgate_policy::{Entry, OnFailure, Outcome, Policy};
+use tollgate_tower::identity::{AddressHeader, ClientAddress, Identity};
+use tollgate_tower::{Builder, TollgateLayer};
+
+use tower::ServiceExt as _;
 
 use crate::common::{from, gate, policies, send, status};
 
@@ -21,8 +24,8 @@ async fn a_refusal_is_said_as_the_program_wants() {
     let one = "[[policies]]\nname = \"one\"\non_failure = \"deny\"\n\
                limits = [{ subject = \"ip\", limit = \"2/h via gcra\" }]";
     let layer = TollgateLayer::builder(gate(policies(one)).0)
-        .on_refused(|refused, mut response| {
-            assert_eq!((refused.outcome, refused.policy), (Outcome::Denied, Some("one")));
+        .on_refused(|outcome, refused, mut response| {
+            assert_eq!((outcome, refused.policy), (Outcome::Denied, Some("one")));
             assert_eq!(refused.decision.map(tollgate::Decision::remaining), Some(0));
             *response.status_mut() = StatusCode::IM_A_TEAPOT;
             let path = refused.request.uri.path().to_owned();
@@ -44,25 +47,36 @@ async fn a_refusal_is_said_as_the_program_wants() {
     assert_eq!((refused.status.as_u16(), refused.header("grpc-status")), (200, Some("8")));
 }
 
-fn by_tenant(on_failure: OnFailure) -> Router {
+/// A layer with the limits of tenants, and 2 in an hour for those that have none of their own.
+fn tenants(name: &str, store: MemoryStore, on_failure: OnFailure) -> Builder<MemoryStore> {
     // The first event of a place in the code, logged while the first subscriber starts, would
     // switch that place off for good. So somebody listens before any function fails.
     static LISTENS: Once = Once::new();
     LISTENS.call_once(|| drop(tracing::subscriber::set_global_default(Log::default())));
-    let layer = RequestLimitsLayer::new("plan", MemoryStore::new(), on_failure, |head| {
+    let per_tenant = Entry::new(["field.tenant"], "2/h via gcra").unwrap();
+    let policy = Policy::new(name, on_failure).entry(per_tenant.absent("skip").unwrap());
+    let layer = TollgateLayer::for_policy(policy, store).unwrap();
+    layer.field("tenant", Identity::header("tenant").unwrap()).limits(name, |head| {
         let tenant = head.headers.get("tenant").and_then(|it| it.to_str().ok()).map(str::to_owned);
         async move {
-            let Some(tenant) = tenant else { return Ok(None) };
-            let limits = match tenant.as_str() {
-                "big" => "3/h via gcra",
-                "small" => "1/h via gcra",
-                _ => return Err("the database is away".into()),
-            };
-            let subject = Subject::new("tenant", &tenant)?;
-            Ok(Some(RequestLimits::new(subject, limits.parse()?).cost(1)))
+            // As a database would, now and then.
+            tokio::task::yield_now().await;
+            match tenant.as_deref() {
+                Some("big") => Ok(Some("3/h via gcra".parse()?)),
+                Some("small") => Ok(Some("1/h via gcra".parse()?)),
+                Some("?") => Err("the database is away".into()),
+                _ => Ok(None),
+            }
         }
-    });
-    Router::new().route("/", get(|| async { "hello" })).layer(layer.unwrap())
+    })
+}
+
+fn app_of(layer: TollgateLayer<MemoryStore>) -> Router {
+    Router::new().route("/", get(|| async { "hello" })).layer(layer)
+}
+
+fn by_tenant(on_failure: OnFailure) -> Router {
+    app_of(tenants("plan", MemoryStore::new(), on_failure).build().unwrap())
 }
 
 /// Each tenant has its own numbers; a tenant without any is not limited.
@@ -73,6 +87,9 @@ async fn a_function_gives_the_limits_of_a_request() {
         [("big", 200), ("small", 200), ("small", 429), ("big", 200), ("big", 200), ("big", 429)]
     {
         assert_eq!(status(&app, "192.0.2.1", &[("tenant", tenant)]).await, expected, "{tenant}");
+    }
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "192.0.2.1", &[("tenant", "new")]).await, expected);
     }
     for _ in 0..5 {
         let seen = send(&app, from("192.0.2.1", &[])).await;
@@ -86,13 +103,101 @@ async fn a_function_gives_the_limits_of_a_request() {
     assert_eq!((seen.status.as_u16(), seen.header("retry-after")), (503, Some("1")));
     let app = by_tenant(OnFailure::Allow);
     assert_eq!(status(&app, "192.0.2.1", &[("tenant", "?")]).await, 200);
-    let nameless =
-        RequestLimitsLayer::new("", MemoryStore::new(), OnFailure::Deny, |_| async { Ok(None) });
-    assert!(nameless.is_err());
-    let share = OnFailure::Local("1/4".parse().unwrap());
-    let none = RequestLimitsLayer::new("p", MemoryStore::new(), share, |_| async { Ok(None) });
-    let told = none.err().unwrap().to_string();
-    assert!(told.contains("limits by request have no local share"), "{told}");
+    // With a share the limits of the policy apply instead.
+    let app = by_tenant(OnFailure::Local("1/2".parse().unwrap()));
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "192.0.2.1", &[("tenant", "?")]).await, expected);
+    }
+    let builder = tenants("plan", MemoryStore::new(), OnFailure::Deny);
+    let error = builder.limits("plam", |_| async { Ok(None) }).build().unwrap_err().to_string();
+    assert!(error.contains("no policy has this name") && error.contains("`plan`"), "{error}");
+}
+
+/// Layers of different names on one store count one identity separately.
+#[tokio::test]
+async fn a_name_separates_counts() {
+    let (store, deny) = (MemoryStore::new(), OnFailure::Deny);
+    let all = tenants("all", store.clone(), deny).build().unwrap();
+    let export = tenants("export", store.clone(), deny).build().unwrap();
+    let inside = get(|| async { "rows" }).layer(export);
+    let app = Router::new().route("/export", inside).route("/", get(|| async { "hello" }));
+    let app = app.layer(all);
+    let export = || {
+        let mut request = from("192.0.2.1", &[("tenant", "big")]);
+        *request.uri_mut() = "/export".parse().unwrap();
+        request
+    };
+    assert_eq!(status(&app, "192.0.2.1", &[("tenant", "big")]).await, 200);
+    assert_eq!(status(&app, "192.0.2.1", &[("tenant", "big")]).await, 200);
+    let seen = send(&app, export()).await;
+    let shown = |name: &str| -> Vec<String> {
+        let all = seen.headers.get_all(name).iter();
+        all.map(|value| value.to_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(seen.status.as_u16(), 200, "{seen:?}");
+    assert!(shown("ratelimit")[0].starts_with("\"export\";r=2"), "{seen:?}");
+    assert!(shown("ratelimit")[1].starts_with("\"all\";r=0"), "{seen:?}");
+    // So do those per client, on any store.
+    let layer = |name: &str| {
+        TollgateLayer::per_client_builder(name, "1/h via gcra", store.clone(), deny).unwrap()
+    };
+    let (one, other) = (layer("one").build().unwrap(), layer("other").build().unwrap());
+    let again = layer("one").build().unwrap();
+    for (layer, expected) in [(one, 200), (other, 200), (again, 429)] {
+        assert_eq!(status(&app_of(layer), "192.0.2.1", &[]).await, expected);
+    }
+}
+
+/// Limits by request have all else that a layer has.
+#[tokio::test]
+async fn limits_by_request_go_with_every_setting() {
+    let layer = tenants("plan", MemoryStore::new(), OnFailure::Deny)
+        .client(ClientAddress::behind("10.0.0.0/8".parse().unwrap(), AddressHeader::XForwardedFor))
+        .refund_when(|response| response.status == StatusCode::NOT_FOUND)
+        .expose(true)
+        .on_refused(|outcome, _, mut response| {
+            if outcome == Outcome::Denied {
+                *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            }
+            response
+        })
+        .build()
+        .unwrap();
+    let routes = Router::new().route("/", get(|| async { "hello" }));
+    let app = routes.layer(layer.clone());
+    let missing = || {
+        let mut request = from("192.0.2.1", &[("tenant", "small")]);
+        *request.uri_mut() = "/nowhere".parse().unwrap();
+        request
+    };
+    for _ in 0..3 {
+        assert_eq!(send(&app, missing()).await.status.as_u16(), 404);
+    }
+    assert_eq!(layer.charges().refunded, 3);
+    let seen = send(&app, from("192.0.2.1", &[("tenant", "small")])).await;
+    assert_eq!(seen.status.as_u16(), 200);
+    assert!(seen.headers.contains_key("access-control-expose-headers"), "{seen:?}");
+    assert_eq!(send(&app, missing()).await.status.as_u16(), 418);
+    // Nobody knows the limits: no denial.
+    assert_eq!(status(&app, "192.0.2.1", &[("tenant", "?")]).await, 503);
+    let counters = layer.gate().counters().policies();
+    let [(name, counters)] = &counters[..] else { panic!("{counters:?}") };
+    let total = |outcome| counters.total(outcome);
+    assert_eq!((name.as_str(), total(Outcome::Allowed), total(Outcome::Denied)), ("plan", 4, 1));
+    assert_eq!(total(Outcome::FailedClosed), 1);
+    // Slots by tenant, held for the time of a request.
+    let policy = Policy::new("slots", OnFailure::Deny).entry(Entry::new(["ip"], "9/h").unwrap());
+    let holding = TollgateLayer::for_policy(policy, MemoryStore::new()).unwrap();
+    let slots = holding.limits("slots", |_| async { Ok(Some("1 at once".parse()?)) });
+    let app = app_holding(slots.build().unwrap());
+    let first = app.clone().oneshot(from("192.0.2.1", &[])).await.unwrap();
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 429);
+    drop(first);
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+}
+
+fn app_holding(layer: TollgateLayer<MemoryStore>) -> Router {
+    Router::new().route("/", get(|| async { "hello" })).layer(layer.holding())
 }
 
 /// Keeps the messages that are logged.

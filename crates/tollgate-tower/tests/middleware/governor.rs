@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::routing::get;
-use tollgate::ParseError;
+use tollgate::{MemoryStore, ParseError};
+use tollgate_policy::OnFailure;
 use tollgate_tower::TollgateLayer;
 use tollgate_tower::identity::{AddressHeader, ClientAddress, Networks};
 use tower_governor::GovernorLayer;
@@ -31,7 +32,8 @@ fn ours(app: Router) -> Result<Router, ParseError> {
 fn ours_behind_a_proxy(app: Router) -> Result<Router, ParseError> {
     let proxy = "10.0.0.0/8".parse::<Networks>()?;
     let client = ClientAddress::behind(proxy, AddressHeader::XForwardedFor);
-    let layer = TollgateLayer::per_client_builder("client", "1/4s burst 2 via gcra")?;
+    let (limits, store) = ("1/4s burst 2 via gcra", MemoryStore::new());
+    let layer = TollgateLayer::per_client_builder("client", limits, store, OnFailure::Deny)?;
     Ok(app.layer(layer.client(client).build()?))
 }
 

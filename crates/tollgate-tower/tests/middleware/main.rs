@@ -11,9 +11,11 @@ mod governor;
 mod holding;
 mod layer;
 mod load;
+mod metrics;
 mod mistakes;
 mod policies;
 mod reload;
+mod waiting;
 
 /// The example, as it is run by hand.
 #[path = "../../examples/server.rs"]

@@ -22,6 +22,7 @@ impl Ask<'_> {
     ///
     /// Denials count for no ban, as of [`Ask::waiting`].
     #[must_use]
+    #[doc(alias("queue", "fair"))]
     pub fn in_line(self) -> Self {
         self.with_patience(Patience::InLine)
     }

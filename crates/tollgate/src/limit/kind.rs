@@ -17,11 +17,14 @@
 #[allow(clippy::exhaustive_enums)] // who does something else for each kind must see a new one
 pub enum LimitKind {
     /// So many units in a time: checks charge them, and holds keep them.
+    #[doc(alias("requests per second", "rps"))]
     Rate,
     /// So many slots at a time: holds take them, and a check, which never gives one back, is
     /// refused.
+    #[doc(alias("semaphore", "concurrency", "in flight", "bulkhead"))]
     Slots,
     /// Nothing for a time, after so many denials by the limits beside it. It refuses any cost or
     /// none, and nothing is taken from it.
+    #[doc(alias("cooldown", "jail"))]
     Ban,
 }

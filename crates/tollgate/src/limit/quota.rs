@@ -47,6 +47,7 @@ pub enum Anchor {
 /// The quota: `units` per `period`, and the options of the strategy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
+#[doc(alias("rate", "window", "bucket size", "burst"))]
 pub struct Quota {
     /// N, from 1 to [`MAX_UNITS`].
     pub units: u64,
@@ -78,6 +79,7 @@ pub struct Quota {
 /// How long the bans of a subject last, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(clippy::exhaustive_structs)] // its numbers are all of it
+#[doc(alias("cooldown", "lockout", "penalty"))]
 pub struct BanLength {
     /// The length of the first. Each of the next is twice as long.
     pub first: Period,

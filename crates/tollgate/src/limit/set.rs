@@ -29,6 +29,7 @@ mod weight;
 /// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[derive(Clone)]
+#[doc(alias("rate limits", "limits"))]
 pub struct LimitSet(Arc<Inner>);
 
 #[derive(Clone)]

@@ -35,6 +35,7 @@ use super::pending::Pending;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias("rate limit", "rate limiter", "throttle", "governor"))]
 pub struct Limiter<S = MemoryStore> {
     pub(super) limits: LimitSet,
     pub(super) store: S,

@@ -350,6 +350,7 @@ impl<S: Store + Clone + 'static> Drop for Placing<'_, S> {
 
 /// A slot that is given back when this is dropped. [`Limiter::acquire_guard`] makes it.
 #[derive(Debug)]
+#[doc(alias("semaphore", "permit"))]
 pub struct Guard<S: Store + Clone + 'static> {
     limiter: Limiter<S>,
     /// `None` once it was released.

@@ -52,10 +52,12 @@ impl<S: Store> Limiter<S> {
     /// It is not fair: nothing is reserved during the wait and waiters have no order, so a later
     /// caller may be admitted first. `Line::until_ready` has the order of arrival. No ban counts
     /// its denials. It is cancel-safe: dropped during the wait, it has charged nothing. It needs a
-    /// tokio runtime with its timer enabled.
+    /// tokio runtime with its timer enabled. Tests under paused time need a store by
+    /// [`crate::TokioClock`].
     ///
     /// # Errors
     /// As [`Limiter::check`].
+    #[doc(alias("wait", "pace", "backpressure", "blocking"))]
     pub async fn until_ready<'l>(
         &'l self,
         ask: impl Into<Ask<'l>>,
@@ -91,7 +93,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::Limiter;
+    use crate::{Limiter, ManualClock, MemoryStore, TokioClock};
 
     #[tokio::test]
     async fn waiters_that_lose_a_race_are_not_banned() {
@@ -120,6 +122,43 @@ mod tests {
         }
         let banned = limiter.check("gate").await.unwrap().retry_after();
         assert!(banned.is_some_and(|wait| wait > Duration::from_secs(3_000)), "{banned:?}");
+    }
+
+    /// Paused time moves on by itself: waits of hours end at once, and exactly.
+    #[tokio::test(start_paused = true)]
+    async fn waits_under_paused_time_end_at_once() {
+        let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+        for limits in ["1/h via gcra", "1/h via fixed_window", "1/h via sliding_log"] {
+            let clock = TokioClock::at_micros(1_800_000_000_000_000);
+            let store = MemoryStore::builder().clock(clock).build();
+            let limiter = Limiter::new(limits.parse().unwrap(), store);
+            let start = tokio::time::Instant::now();
+            for turn in 0..3 {
+                let decision = limiter.until_ready("ann", hours(9)).await.unwrap();
+                assert!(decision.is_allowed());
+                assert_eq!(start.elapsed(), hours(turn), "{limits}");
+            }
+            // A wait beyond the deadline is not begun.
+            let late = limiter.until_ready("ann", Duration::from_secs(3_599)).await.unwrap();
+            assert_eq!((late.retry_after(), start.elapsed()), (Some(hours(1)), hours(2)));
+        }
+    }
+
+    /// A clock that is set by hand is looked at after each wait.
+    #[tokio::test(start_paused = true)]
+    async fn waiters_find_a_clock_that_was_moved() {
+        let clock = ManualClock::at_micros(1_800_000_000_000_000);
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let limiter = Limiter::new("1/10s via gcra".parse().unwrap(), store);
+        assert!(limiter.check("ann").now().unwrap().is_allowed());
+        let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
+        let waiter = async { limiter.until_ready("ann", minute).await.unwrap().is_allowed() };
+        let mover = async {
+            tokio::time::sleep(15 * second).await; // tidy: sleep-ok the time is paused
+            clock.advance(10 * second);
+        };
+        assert!(tokio::join!(waiter, mover).0);
+        assert!(!limiter.until_ready("ann", minute).await.unwrap().is_allowed());
     }
 
     #[tokio::test]

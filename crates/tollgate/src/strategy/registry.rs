@@ -16,6 +16,16 @@ macro_rules! strategies {
         /// assert_eq!(Strategy::Gcra.name(), "gcra");
         /// assert_eq!(Strategy::named("sliding_log"), Some(Strategy::SlidingLog));
         /// ```
+        #[doc(alias(
+            "algorithm",
+            "token bucket",
+            "leaky bucket",
+            "sliding window",
+            "sliding log",
+            "fixed window",
+            "debounce",
+            "pacing"
+        ))]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[non_exhaustive]
         pub enum Strategy {

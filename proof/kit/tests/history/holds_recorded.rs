@@ -37,7 +37,7 @@ const CALLS: u64 = 150;
 
 /// The store's clock, which stamps the calls too.
 fn now_us() -> u64 {
-    WallClock::default().now().as_micros()
+    WallClock.now().as_micros()
 }
 
 #[derive(Default)]
@@ -297,7 +297,7 @@ fn verify_seen(seen: &Seen) {
 fn what_threads_do_with_a_memory_store_is_explained() {
     let mut seen = Seen::default();
     for (limits, seed) in LIMITS.into_iter().zip((0..).step_by(100)) {
-        let store = MemoryStore::builder().clock(WallClock::default()).build();
+        let store = MemoryStore::builder().clock(WallClock).build();
         let limiter = Limiter::new(limits.parse().unwrap(), store);
         let recorder = Recorder::default();
         std::thread::scope(|scope| {

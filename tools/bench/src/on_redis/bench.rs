@@ -191,7 +191,7 @@ impl Bench {
             (MONTH, "1000000000/month in Europe/Berlin".to_owned()),
         ] {
             let limits: LimitSet = limits.parse().map_err(ours)?;
-            let around = limits.around(WallClock::default().now());
+            let around = limits.around(WallClock.now());
             let limits = around.map_or(limits, |(limits, _)| limits);
             probes.push(self.limits(plan, name, &limits, true)?);
         }

@@ -217,6 +217,10 @@ impl<S: Store + 'static> Shared<S> {
                 Err((_, None)) => return Ok((admitted, None)),
             }
         };
+        let prepared = match self.with_limits(request, prepared) {
+            Ok(prepared) => prepared,
+            Err(later) => later.await,
+        };
         let mark = prepared.mark();
         let Some(Placed { answer, guard }) = place(&self.gate, prepared, counts).await else {
             let wire = self.wire(request);
