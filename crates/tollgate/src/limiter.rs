@@ -10,6 +10,7 @@ mod admin;
 pub mod call;
 mod decide;
 mod holding;
+mod kept;
 #[cfg(feature = "tokio")]
 mod line;
 mod pace;

@@ -4,7 +4,7 @@
 //! and its [`Store::perform`](crate::Store::perform) visits it. A store that wraps another forwards
 //! all of them by one generic `perform`, and can forget none.
 
-use core::future::Future;
+use core::future::{Future, ready};
 
 use crate::adjustment::Adjustment;
 use crate::cost::Amounts;
@@ -197,7 +197,9 @@ operation! {
 /// A store's implementation of each operation, for stores that wait. Nothing is done before a
 /// future is polled.
 ///
-/// A store that keeps no holds, notices or request ids refuses with [`StoreError::misuse`].
+/// A store that keeps counts alone ([`Keeps::COUNTS`](crate::Keeps::COUNTS)) implements `check`,
+/// `refund`, `adjust`, `reset` and `inspect`. The others refuse by themselves with
+/// [`StoreError::misuse`].
 pub trait Operations: Sync {
     /// Answers a question.
     fn check(
@@ -225,25 +227,31 @@ pub trait Operations: Sync {
     /// Returns what was done to each limit.
     fn charge(
         &self,
-        counted: Counted<'_>,
-        cost: Amounts<'_>,
-    ) -> impl Future<Output = Result<Vec<Charged>, StoreError>> + Send;
+        _counted: Counted<'_>,
+        _cost: Amounts<'_>,
+    ) -> impl Future<Output = Result<Vec<Charged>, StoreError>> + Send {
+        ready(Err(not_kept("charges without a check")))
+    }
 
     /// Settles a hold: takes it away and charges the used amounts to every rate limit of its counts
     /// without a check, in one step. `None` when it is not open and nothing remembers it.
     fn settle(
         &self,
-        hold: &Hold,
-        actual: Amounts<'_>,
-    ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send;
+        _hold: &Hold,
+        _actual: Amounts<'_>,
+    ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send {
+        ready(Err(not_kept("holds")))
+    }
 
     /// Renews a hold, which then ends `ttl_us` microseconds from now. Returns its new end; `None`
     /// when it is not open.
     fn renew(
         &self,
-        hold: &Hold,
-        ttl_us: u64,
-    ) -> impl Future<Output = Result<Option<Time>, StoreError>> + Send;
+        _hold: &Hold,
+        _ttl_us: u64,
+    ) -> impl Future<Output = Result<Option<Time>, StoreError>> + Send {
+        ready(Err(not_kept("holds")))
+    }
 
     /// Deletes a count and its holds. True when there was one.
     fn reset(&self, counted: Counted<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
@@ -258,14 +266,20 @@ pub trait Operations: Sync {
     /// ever posted, it is 0.
     fn notices(
         &self,
-        seen: Option<u64>,
-    ) -> impl Future<Output = Result<Option<Notices>, StoreError>> + Send;
+        _seen: Option<u64>,
+    ) -> impl Future<Output = Result<Option<Notices>, StoreError>> + Send {
+        ready(Err(not_kept("notices")))
+    }
 
     /// Posts a notice, replacing one of the same name.
-    fn post(&self, notice: &Notice) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn post(&self, _notice: &Notice) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(Err(not_kept("notices")))
+    }
 
     /// Removes a notice before its expiry. True when there was one.
-    fn withdraw(&self, name: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn withdraw(&self, _name: &str) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        ready(Err(not_kept("notices")))
+    }
 }
 
 /// The same as [`Operations`], for stores that answer without waiting. `None` where one would have
@@ -288,19 +302,25 @@ pub trait OperationsNow {
     /// As [`Operations::charge`].
     fn charge(
         &self,
-        counted: Counted<'_>,
-        cost: Amounts<'_>,
-    ) -> Option<Result<Vec<Charged>, StoreError>>;
+        _counted: Counted<'_>,
+        _cost: Amounts<'_>,
+    ) -> Option<Result<Vec<Charged>, StoreError>> {
+        Some(Err(not_kept("charges without a check")))
+    }
 
     /// As [`Operations::settle`].
     fn settle(
         &self,
-        hold: &Hold,
-        actual: Amounts<'_>,
-    ) -> Option<Result<Option<Settled>, StoreError>>;
+        _hold: &Hold,
+        _actual: Amounts<'_>,
+    ) -> Option<Result<Option<Settled>, StoreError>> {
+        Some(Err(not_kept("holds")))
+    }
 
     /// As [`Operations::renew`].
-    fn renew(&self, hold: &Hold, ttl_us: u64) -> Option<Result<Option<Time>, StoreError>>;
+    fn renew(&self, _hold: &Hold, _ttl_us: u64) -> Option<Result<Option<Time>, StoreError>> {
+        Some(Err(not_kept("holds")))
+    }
 
     /// As [`Operations::reset`].
     fn reset(&self, counted: Counted<'_>) -> Option<Result<bool, StoreError>>;
@@ -309,13 +329,24 @@ pub trait OperationsNow {
     fn inspect(&self, counted: Counted<'_>) -> Option<Result<Option<Inspection>, StoreError>>;
 
     /// As [`Operations::notices`].
-    fn notices(&self, seen: Option<u64>) -> Option<Result<Option<Notices>, StoreError>>;
+    fn notices(&self, _seen: Option<u64>) -> Option<Result<Option<Notices>, StoreError>> {
+        Some(Err(not_kept("notices")))
+    }
 
     /// As [`Operations::post`].
-    fn post(&self, notice: &Notice) -> Option<Result<(), StoreError>>;
+    fn post(&self, _notice: &Notice) -> Option<Result<(), StoreError>> {
+        Some(Err(not_kept("notices")))
+    }
 
     /// As [`Operations::withdraw`].
-    fn withdraw(&self, name: &str) -> Option<Result<bool, StoreError>>;
+    fn withdraw(&self, _name: &str) -> Option<Result<bool, StoreError>> {
+        Some(Err(not_kept("notices")))
+    }
+}
+
+/// The refusal of a store that does not keep this.
+pub(crate) fn not_kept(what: &str) -> StoreError {
+    StoreError::misuse(format!("this store keeps no {what}: use memory, SQLite or Redis"))
 }
 
 #[cfg(test)]

@@ -123,7 +123,8 @@ impl Keeps {
 )]
 #[doc(alias("backend", "storage"))]
 pub trait Store: Send + Sync {
-    /// Its facilities besides counts. The conformance kit runs only the cases of those.
+    /// Its facilities besides counts: [`Keeps::COUNTS`] for none. A limiter does not ask the store
+    /// for others, and the conformance kit runs only the cases of these.
     const KEEPS: Keeps;
 
     /// A number that distinguishes this store's receipts from those of other stores.
@@ -132,15 +133,21 @@ pub trait Store: Send + Sync {
     /// True for a receipt of a charge that is counted here: usually one with the identity of this
     /// store. A store that took over the counts of another, as a memory store restored from a
     /// snapshot does, also accepts the receipts of that one.
-    fn issued(&self, receipt: &Receipt) -> bool;
+    fn issued(&self, receipt: &Receipt) -> bool {
+        receipt.store == self.identity()
+    }
 
-    /// This store's facts.
-    fn facts(&self) -> Facts;
+    /// This store's facts. By default it has to be waited for, and has no deadline of its own.
+    fn facts(&self) -> Facts {
+        Facts::new(None, 0)
+    }
 
     /// Reports to the store how long its callers wait for an answer at most. A regular caller, such
     /// as a gate with its policies, calls this. A store over a network then does not treat its
-    /// server as down while that can still answer in time.
-    fn will_wait(&self, longest: Duration);
+    /// server as down while that can still answer in time. By default nothing depends on it.
+    fn will_wait(&self, longest: Duration) {
+        let _ = longest;
+    }
 
     /// Performs an operation. Nothing is done before the future is polled.
     fn perform<O: Operation>(
@@ -153,6 +160,9 @@ pub trait Store: Send + Sync {
     /// question is ignored.
     ///
     /// A future that is ready immediately would give the same answer, but takes longer to build
-    /// than a count in memory takes to look up.
-    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>>;
+    /// than a count in memory takes to look up. By default the store has to be waited for.
+    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>> {
+        let _ = operation;
+        None
+    }
 }

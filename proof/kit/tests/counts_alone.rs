@@ -1,5 +1,5 @@
 //! A store that keeps counts alone shows that by its type: the kit runs the cases of counts, and
-//! tries that the store refuses the rest.
+//! tries that the rest is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,17 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tollgate::engine::Outcome;
 use tollgate::operation::{self, Adjust, Check, Inspect, Operation, Operations, Reset};
 use tollgate::{
-    Adjustment, Amounts, Charged, Counted, Facts, Hold, Inspection, Keeps, ManualClock,
-    MemoryStore, Notice, Notices, Question, Receipt, Refund, Settled, Store, StoreError, Time,
+    Adjustment, Amounts, Ask, Counted, Error, Inspection, Keeps, Limiter, ManualClock, MemoryStore,
+    Question, Receipt, Refund, Store, StoreError,
 };
 use tollgate_proof::conformance;
 
 /// Counts in memory. `KEEPS_ALL` is what it says wrongly.
 struct Counts<const KEEPS_ALL: bool>(MemoryStore);
-
-fn not_kept<T>(what: &str) -> Result<T, StoreError> {
-    Err(StoreError::misuse(format!("this store keeps no {what}")))
-}
 
 impl<const KEEPS_ALL: bool> Store for Counts<KEEPS_ALL> {
     const KEEPS: Keeps = if KEEPS_ALL { Keeps::ALL } else { Keeps::COUNTS };
@@ -30,28 +26,21 @@ impl<const KEEPS_ALL: bool> Store for Counts<KEEPS_ALL> {
         self.0.issued(receipt)
     }
 
-    fn facts(&self) -> Facts {
-        Facts::new(None, 0)
-    }
-
-    fn will_wait(&self, _: core::time::Duration) {}
-
     async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         operation.visit(self).await
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }
 
 impl<const KEEPS_ALL: bool> Operations for Counts<KEEPS_ALL> {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        question.without_request()?;
-        match question.hold {
-            Some(_) if !question.mode.is_peek() => not_kept("holds"),
-            _ => self.0.perform(&Check::new(question)).await,
+        // It knows of no holds and of no request ids, and is never asked for one.
+        let Question { parts, cost, mode, .. } = *question;
+        let mut outcome = self.0.perform(&Check::new(&Question::new(parts, cost, mode))).await?;
+        // One that is, since it says so wrongly, admits whoever asks for a slot.
+        if question.hold.is_some() {
+            outcome.granted = 1;
         }
+        Ok(outcome)
     }
 
     async fn refund(&self, receipt: &Receipt, units: Amounts<'_>) -> Result<Refund, StoreError> {
@@ -62,36 +51,12 @@ impl<const KEEPS_ALL: bool> Operations for Counts<KEEPS_ALL> {
         self.0.perform(&Adjust::new(counted, by)).await
     }
 
-    async fn charge(&self, _: Counted<'_>, _: Amounts<'_>) -> Result<Vec<Charged>, StoreError> {
-        not_kept("charges without a check")
-    }
-
-    async fn settle(&self, _: &Hold, _: Amounts<'_>) -> Result<Option<Settled>, StoreError> {
-        not_kept("holds")
-    }
-
-    async fn renew(&self, _: &Hold, _: u64) -> Result<Option<Time>, StoreError> {
-        not_kept("holds")
-    }
-
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
         self.0.perform(&Reset::new(counted)).await
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         self.0.perform(&Inspect::new(counted)).await
-    }
-
-    async fn notices(&self, _: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        not_kept("notices")
-    }
-
-    async fn post(&self, _: &Notice) -> Result<(), StoreError> {
-        not_kept("notices")
-    }
-
-    async fn withdraw(&self, _: &str) -> Result<bool, StoreError> {
-        not_kept("notices")
     }
 }
 
@@ -118,4 +83,18 @@ fn one_that_says_that_it_keeps_all_fails() {
     for case in ["a_hold_is_settled_once", "a_repeated_request_is_charged_once"] {
         assert!(failed.contains(&case), "{case} is not among {failed:?}");
     }
+}
+
+/// Slots that a store admits without a hold would be free for everybody: it is an error, of a kind
+/// that no failure rule admits.
+#[test]
+fn what_is_admitted_without_a_hold_is_an_error() {
+    let limiter = Limiter::new("2 at once".parse().unwrap(), make::<true>(ManualClock::default()));
+    for _ in 0..4 {
+        let error = conformance::block_on(limiter.hold(Ask::new("ann").acquire())).unwrap_err();
+        assert!(matches!(&error, Error::Ask(text) if text.contains("placed no hold")), "{error}");
+    }
+    let limiter = Limiter::new("2 at once".parse().unwrap(), make::<false>(ManualClock::default()));
+    let error = conformance::block_on(limiter.hold(Ask::new("ann").acquire())).unwrap_err();
+    assert!(matches!(&error, Error::Ask(text) if text.contains("keeps no holds")), "{error}");
 }

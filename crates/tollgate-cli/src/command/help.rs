@@ -68,6 +68,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "redis-assumptions": "what is assumed about Redis",
     "resp": "the Redis protocol: CL.THROTTLE and more",
     "server": "the service",
+    "stores": "a store of your own, and the kit that tests it",
     "subjects": "subjects from user input",
     "timeseries": "time series on Redis",
     "upgrade": "a newer version beside an older one, and the way back",

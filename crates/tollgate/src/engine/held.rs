@@ -19,6 +19,14 @@ impl VecLog {
     pub fn new(base: u64, entries: impl IntoIterator<Item = Entry>) -> Self {
         Self { base, entries: entries.into_iter().collect() }
     }
+
+    /// Its events, the oldest first: the time in microseconds since the Unix epoch, and the cost.
+    #[must_use]
+    pub fn events(&self) -> Vec<(u64, u64)> {
+        let before = core::iter::once(self.base).chain(self.entries.iter().map(|it| it.total));
+        let each = self.entries.iter().zip(before);
+        each.map(|(entry, before)| (entry.at_us, entry.total.wrapping_sub(before))).collect()
+    }
 }
 
 impl Log for VecLog {

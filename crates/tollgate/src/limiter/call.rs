@@ -2,6 +2,7 @@
 //! hand.
 
 use super::Limiter;
+use super::kept::{check_charges, check_request};
 use super::pending::Sealed;
 pub use super::pending::{Boxed, Call, InMemory};
 use crate::adjustment::Adjustment;
@@ -40,6 +41,7 @@ impl<'l, S: Store> Call for Check<'l, S> {
     }
 
     async fn wait(mut self) -> Result<Decision<'l>, Error> {
+        check_request::<S>(&self.1)?;
         // Not taken apart: a future keeps its parts beside the whole.
         let outcome = {
             let mut parts = Parts::new();
@@ -172,6 +174,7 @@ impl<'l, S: Store> Call for Charge<'l, S> {
 
     async fn wait(self) -> Result<Vec<Charged>, Error> {
         let Self(limiter, mut ask) = self;
+        check_charges::<S>()?;
         let mut parts = Parts::new();
         let question = ask.question_of_charge(&limiter.limits, &mut parts)?;
         let mut charged = Vec::new();

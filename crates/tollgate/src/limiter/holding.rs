@@ -4,6 +4,7 @@ use core::slice;
 use core::time::Duration;
 
 use super::decide::{Limiter, refused};
+use super::kept::{check_holds, check_placed};
 use super::{Pending, call};
 use crate::ask::{
     Ask, check_cost, check_shard, check_ttl, counts_of, shortest_slots, text_of, ttl_us,
@@ -96,6 +97,7 @@ impl<S: Store> Limiter<S> {
         mut ask: Ask<'l>,
         mut terms: Option<HoldTerms>,
     ) -> Result<Holding<'l>, Error> {
+        check_holds::<S>()?;
         let cost = ask.cost.clone();
         let (counts, outcome) = {
             let mut parts = Parts::new();
@@ -133,7 +135,7 @@ impl<S: Store> Limiter<S> {
             return None;
         }
         let (cost, patience, kind, ttl) = (*cost, *patience, *kind, *ttl);
-        if kind == HoldKind::Credit {
+        if kind == HoldKind::Credit || !S::KEEPS.holds {
             return None;
         }
         let within = text_of(shard.as_deref());
@@ -155,6 +157,9 @@ impl<S: Store> Limiter<S> {
         // Read in place, as for a check.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };
+        if let Err(error) = check_placed(outcome) {
+            return Some(Err(error));
+        }
         let hold = outcome.hold.as_deref().map(|Placed { fence, end, .. }| Hold {
             id: terms.id,
             fence: *fence,
@@ -181,6 +186,9 @@ impl<S: Store> Limiter<S> {
         counts: Vec<(Subject, LimitSet)>,
         outcome: &Outcome,
     ) -> Result<Holding<'l>, Error> {
+        if terms.is_some() {
+            check_placed(outcome)?;
+        }
         let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let decision = self.decision(ask, outcome)?;
         let placed = terms.zip(outcome.hold.as_deref());

@@ -18,6 +18,7 @@ macro_rules! strategies {
         /// ```
         #[doc(alias(
             "algorithm",
+            "GCRA",
             "token bucket",
             "leaky bucket",
             "sliding window",

@@ -18,8 +18,8 @@
 //! runtime is needed: the kit waits for a store's futures by parking its thread. A store whose
 //! futures need a runtime enters it in the function that makes the store, or blocks inside.
 //!
-//! A store says by its type what it keeps besides counts ([`Store::KEEPS`]). It has to refuse the
-//! rest, and the cases of the rest try that alone.
+//! A store says by its type what it keeps besides counts ([`Store::KEEPS`]). The cases of the rest
+//! print that it does not keep it, and try only that it is refused.
 //!
 //! A case may rely on two things: two stores of one `make` do not share counts, and a store reads
 //! no clock but the one it was given.
@@ -175,7 +175,7 @@ macro_rules! cases {
         pub fn $name<M: StoreMaker>(maker: &M) {
             match M::Store::KEEPS.covers($needs) {
                 true => $module::$name(maker),
-                false => refusals::are_given(maker, $needs),
+                false => refusals::are_given(maker, stringify!($name), $needs),
             }
         }
     )+};

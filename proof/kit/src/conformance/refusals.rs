@@ -9,8 +9,20 @@ use tollgate::{Ask, Error, Keeps, Limiter, ManualClock, Notice, RequestId, Store
 use super::StoreMaker;
 use super::world::block_on;
 
-/// Asks a store for what it does not keep.
-pub(super) fn are_given<M: StoreMaker>(maker: &M, needs: Keeps) {
+/// Asks a store for what it does not keep. The case is not tried otherwise, and that is printed.
+pub(super) fn are_given<M: StoreMaker>(maker: &M, case: &str, needs: Keeps) {
+    let keeps = M::Store::KEEPS;
+    let lacks = [
+        ("holds", needs.holds && !keeps.holds),
+        ("charges without a check", needs.charges && !keeps.charges),
+        ("request ids", needs.requests && !keeps.requests),
+        ("notices", needs.notices && !keeps.notices),
+    ];
+    let lacks: Vec<_> = lacks.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect();
+    println!(
+        "{case}: not tried beyond its refusal, since the store keeps no {} (`Store::KEEPS`)",
+        lacks.join(" and no "),
+    );
     const SECOND: Duration = Duration::from_secs(1);
     let store = maker.make(ManualClock::at_micros(100_000_000));
     let limiter = Limiter::new("5/h".parse().unwrap(), store);
