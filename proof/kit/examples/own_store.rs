@@ -1,11 +1,11 @@
 //! A store of one's own: counts in a map behind a lock, as a database would keep them. It keeps no
-//! holds, and says so by its type. The page docs/stores.md explains it.
+//! holds, as its type shows. The page docs/stores.md explains it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate::engine::{self, Carries, Outcome, Part, Portion, VecStates};
+use tollgate::engine::{self, Carries, Outcome, Part, Portion, VecLog, VecStates};
 use tollgate::operation::{Operation, Operations};
 use tollgate::{
     Adjustment, Amounts, Charges, Clock, Cost, Counted, Inspection, Keeps, LimitSet, Question,
@@ -20,7 +20,7 @@ pub struct MapStore<C = WallClock> {
     tables: Mutex<Tables>,
 }
 
-/// What a database would have tables for.
+/// The tables that a database would have.
 #[derive(Debug, Default)]
 struct Tables {
     /// Each count, by its subject and the identity of its limits.
@@ -200,7 +200,7 @@ impl<C: Clock> Operations for MapStore<C> {
             return Ok(None);
         }
         let fresh_at = Time::from_micros(engine::fresh_at_us(&count.limits, &mut states));
-        let logs = states.logs.iter().map(|log| log.events()).collect();
+        let logs = states.logs.iter().map(VecLog::events).collect();
         let text = count.limits.full_text().to_owned();
         Ok(Some(Inspection::new(text, states.words, logs, fresh_at, false)))
     }

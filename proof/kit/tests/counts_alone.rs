@@ -36,7 +36,7 @@ impl<const KEEPS_ALL: bool> Operations for Counts<KEEPS_ALL> {
         // It knows of no holds and of no request ids, and is never asked for one.
         let Question { parts, cost, mode, .. } = *question;
         let mut outcome = self.0.perform(&Check::new(&Question::new(parts, cost, mode))).await?;
-        // One that is, since it says so wrongly, admits whoever asks for a slot.
+        // One that is, since its type is wrong, admits whoever asks for a slot.
         if question.hold.is_some() {
             outcome.granted = 1;
         }
