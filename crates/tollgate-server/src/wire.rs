@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tollgate::wire::{Answer, HoldAnswer, Renewed, Shadow, Shown};
+use tollgate::wire::{Answer, HoldAnswer, Renewed, Responded, Response, Shadow, Shown};
 use tollgate_policy::{Pattern, Ruling, StandingRuling};
+use tollgate_tower::answer::{Answers, Profile};
 
 use crate::service::Holding;
 
@@ -29,6 +30,21 @@ pub(crate) fn answer<'a>(said: &'a tollgate_policy::Answer<'_>) -> Answer<'a> {
     answer.missing = said.missing().map(|field| Shown(field));
     answer.error = said.error().map(|error| Shown(error));
     answer
+}
+
+/// An answer, with the response that it stands for: with the headers of this profile.
+pub(crate) fn responded<'a>(
+    answer: Answer<'a>,
+    said: &tollgate_policy::Answer<'_>,
+    profile: Profile,
+) -> Responded<'a> {
+    let (head, body) = tollgate_tower::response(&Answers::new(profile), said).into_parts();
+    let headers = head.headers.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        (name.as_str().to_owned(), value)
+    });
+    let body = String::from_utf8_lossy(&body).into_owned();
+    Responded::new(answer, Response::new(head.status.as_u16(), headers, body))
 }
 
 /// An answer, with the hold where one was placed.

@@ -58,6 +58,11 @@ struct ReadmeOfAll;
 #[doc = include_str!("../../../docs/code.md")]
 struct LimitsInCode;
 
+/// The examples of the page on calling others compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/calling.md")]
+struct CallingPage;
+
 /// The examples of the page on holds compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/holds.md")]
@@ -77,5 +82,5 @@ pub use layer::{
     AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, HoldingBody, HoldingFuture,
     HoldingLayer, HoldingTollgate, Holds, Misconfiguration, RETRY_WHEN_UNAVAILABLE, Refused,
     RequestHead, ResponseBody, ResponseFuture, ResponseHead, Share, Spent, ToItsEnd, Tollgate,
-    TollgateLayer, UnixPeer,
+    TollgateLayer, UnixPeer, response,
 };

@@ -17,7 +17,7 @@ use super::question::{Body, QuestionJson, read, read_one};
 use crate::http::Reply;
 use crate::operations::Operation;
 use crate::service::{Act, Charge, Service};
-use crate::wire::answer;
+use crate::wire::{answer, responded};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,9 +73,13 @@ pub(super) async fn respond(
     match read(body)? {
         Body::One(question) => {
             let question = question.into_question(service)?;
-            let receipt = question.receipt;
+            let (receipt, profile) = (question.receipt, question.response);
             let answer = service.answer(question, act).await?;
-            let mut response = json(&answer_json(service, &answer, receipt));
+            let said = answer_json(service, &answer, receipt);
+            let mut response = match profile {
+                None => json(&said),
+                Some(profile) => json(&responded(said, &answer, profile)),
+            };
             denial.apply(&answer, &mut response);
             Ok(response)
         }
@@ -96,6 +100,10 @@ async fn respond_to_all(service: &Service, items: &[&RawValue], act: Act) -> Rep
     }
     let read = |place: usize| {
         let question: QuestionJson<'_> = read_one(items[place].get().as_bytes())?;
+        if question.response.is_some() {
+            let detail = "an item of a batch has no `response`: leave it out";
+            return Err(Problem::bad(detail).at("response"));
+        }
         question.into_question(service)
     };
     let answers: Vec<Result<_, Problem>> = service.answer_all(items.len(), act, read).await;

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::subject::{SubjectJson, subject_of};
 use super::text::{Text, Value, bounded};
 use crate::operations::MAX_BATCH;
-use crate::service::{By, Description, Parts, Question, Service, kind_of_peek};
+use crate::service::{By, Description, Parts, Question, Service, kind_of_peek, profile_of};
 
 /// One question, or a batch.
 #[derive(Debug)]
@@ -54,6 +54,9 @@ pub(crate) struct QuestionJson<'a> {
     pub(crate) cost: Option<CostJson>,
     #[serde(default, deserialize_with = "not_null")]
     pub(crate) receipt: Option<bool>,
+    /// The headers of the response that the answer includes, for a check or a peek.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) response: Option<Text<'a>>,
     /// The kind of cost that a peek judges, for `/v1/peek`.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) kind: Option<Text<'a>>,
@@ -154,7 +157,8 @@ impl<'a> QuestionJson<'a> {
         let waiting = self.waiting.map(|Text(said)| service.patience(&said)).transpose()?;
         let (receipt, patience) = (receipt.unwrap_or(false), waiting.unwrap_or_default());
         let cost = cost.map(|CostJson(cost)| cost);
-        Ok(Question { by, cost, idempotency_key, receipt, kind, patience })
+        let response = self.response.map(|Text(name)| profile_of(&name)).transpose()?;
+        Ok(Question { by, cost, idempotency_key, receipt, response, kind, patience })
     }
 }
 

@@ -6,7 +6,7 @@ use tollgate_policy::Answer;
 use super::reply::Replies;
 use super::why::{Why, refused};
 use crate::service::{Act, Answered, Charge, HoldTerms, Question, Service, hold_name};
-use crate::wire::{answer, held};
+use crate::wire::{answer, held, responded};
 
 /// Asks, and writes the answer.
 ///
@@ -18,11 +18,14 @@ pub(super) async fn ask(
     act: Act,
     replies: &mut Replies,
 ) -> Result<(), Why> {
-    let receipt = question.receipt;
+    let (receipt, profile) = (question.receipt, question.response);
     let said: Answer<'_> = service.answer(question, act).await.map_err(refused)?;
     let mut answer = answer(&said);
     answer.receipt = receipt.then(|| service.receipt(&said)).flatten();
-    replies.fields(&answer);
+    match profile {
+        None => replies.fields(&answer),
+        Some(profile) => replies.fields(&responded(answer, &said, profile)),
+    }
     Ok(())
 }
 

@@ -68,6 +68,20 @@ pub(super) const ON_FAILURE: Argument = Argument {
     flags: &["optional"],
     arguments: &[word("ALLOW", "allow"), word("DENY", "deny"), word("LOCAL", "local")],
 };
+/// The word before the headers of the response that an answer includes.
+pub(super) const RESPONDING: &str = "RESPONSE";
+pub(super) const RESPONSE: Argument = Argument {
+    name: "headers",
+    kind: "oneof",
+    token: Some(RESPONDING),
+    flags: &["optional"],
+    arguments: &[
+        word("DRAFT", "draft"),
+        word("LEGACY", "legacy"),
+        word("BOTH", "both"),
+        word("NONE", "none"),
+    ],
+};
 pub(super) const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
 
 /// The kind of cost that a peek judges.

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use tollgate::{Cost, LimitSet, ParseError, Subject};
 use tollgate_policy::{MAX_DEADLINE, MIN_DEADLINE, OnFailure, Terms};
 
-use super::arguments::{AND, Argument, ID};
+use super::arguments::{AND, Argument, ID, RESPONDING};
 use super::codec::Words;
 use super::key;
 use super::options::{Options, number};
 use super::why::{self, Why, refused};
-use crate::service::{By, Description, MAX_TEXT_BYTES, Parts, Question, Service, kind_of_peek};
+use crate::service::{By, Description, MAX_TEXT_BYTES, Parts, Question, Service, kind_of_peek, profile_of};
 
 /// Every policy that matches, in place of a name.
 const ALL_POLICIES: &str = "*";
@@ -93,7 +93,9 @@ impl<'w> Asked<'w> {
         let patience = waiting.transpose().map_err(refused)?.unwrap_or_default();
         let receipt = options.has("RECEIPT");
         let idempotency_key = options.get(ID).map(Cow::Borrowed);
-        Ok(Question { by, cost, idempotency_key, receipt, kind, patience })
+        let response = options.lower(RESPONDING).map(|name| profile_of(&name));
+        let response = response.transpose().map_err(refused)?;
+        Ok(Question { by, cost, idempotency_key, receipt, response, kind, patience })
     }
 }
 

@@ -25,6 +25,7 @@ impl Service {
     pub(crate) async fn charge(&self, question: Question<'_>) -> Result<Charge, Refusal> {
         question.without_kind()?;
         question.without_waiting()?;
+        question.without_response()?;
         let Question { by, cost, idempotency_key, receipt, .. } = question;
         if receipt {
             let detail = "a charge without a check has no receipt: leave it out. An administrator's \

@@ -159,6 +159,7 @@ impl Service {
         asked: Terms,
     ) -> Result<Answered, Refusal> {
         question.without_kind()?;
+        question.without_response()?;
         let name = asked.name;
         let Question { by, cost, idempotency_key, receipt, patience, .. } = question;
         if receipt {

@@ -29,7 +29,7 @@ pub(crate) use holding::{
     Answered, HoldToSettle, Holding, Terms as HoldTerms, hold_name, kind_of_peek,
 };
 pub(crate) use inline_limits::InlineLimits;
-pub(crate) use question::{Act, By, Parts, Question};
+pub(crate) use question::{Act, By, Parts, Question, profile_of};
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 pub(crate) use refusal::{Kind, Refusal};
 
@@ -120,7 +120,7 @@ impl Service {
             Act::Check => question.without_kind()?,
             Act::Peek => question.without_waiting()?,
         }
-        let Question { by, cost, idempotency_key, receipt, kind, patience } = question;
+        let Question { by, cost, idempotency_key, receipt, kind, patience, .. } = question;
         if patience == Patience::InLine {
             let detail = "a check takes no slot to wait in line for: use `again`";
             return Err(Refusal::invalid(detail).at("waiting"));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use tollgate::{Cost, HoldKind, LimitSet, Patience, Subject};
 use tollgate_policy::Terms;
+use tollgate_tower::answer::{Profile, Reset};
 
 use super::description::DescribedFields;
 use super::refusal::Refusal;
@@ -28,6 +29,8 @@ pub(crate) struct Question<'a> {
     pub(crate) idempotency_key: Option<Cow<'a, str>>,
     /// Whether the answer includes a receipt.
     pub(crate) receipt: bool,
+    /// The headers of the response that the answer includes; `None` for no response.
+    pub(crate) response: Option<Profile>,
     /// The kind of cost that a peek judges; `None` for a check.
     pub(crate) kind: Option<HoldKind>,
     /// Whether the caller waits where it is denied.
@@ -38,11 +41,38 @@ impl<'a> Question<'a> {
     /// A question of the usual cost, without more.
     pub(crate) fn new(by: By<'a>) -> Self {
         let (receipt, patience) = (false, Patience::None);
-        Self { by, cost: None, idempotency_key: None, receipt, kind: None, patience }
+        let (cost, idempotency_key, kind, response) = (None, None, None, None);
+        Self { by, cost, idempotency_key, receipt, response, kind, patience }
     }
 }
 
+/// The headers of a response, by the name of their profile.
+///
+/// # Errors
+/// There is no such profile.
+pub(crate) fn profile_of(name: &str) -> Result<Profile, Refusal> {
+    Ok(match name {
+        "draft" => Profile::Draft,
+        "legacy" => Profile::Legacy(Reset::Delta),
+        "both" => Profile::Both(Reset::Delta),
+        "none" => Profile::None,
+        _ => {
+            let detail = format!("`{name}` is not a set of headers: draft, legacy, both or none");
+            return Err(Refusal::invalid(detail).at("response"));
+        }
+    })
+}
+
 impl Question<'_> {
+    /// Rejects a response, for everything that no request waits for.
+    pub(super) fn without_response(&self) -> Result<(), Refusal> {
+        if self.response.is_none() {
+            return Ok(());
+        }
+        let detail = "a check and a peek alone have a `response`: leave it out";
+        Err(Refusal::invalid(detail).at("response"))
+    }
+
     /// Rejects a wait, for all that is not denied and asked again.
     pub(super) fn without_waiting(&self) -> Result<(), Refusal> {
         if self.patience == Patience::None {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
-use tollgate::{Decision, Store, SubjectPrefix, Unit};
+use tollgate::{Decision, Store, SubjectPrefix};
 use tollgate_policy::{
-    Answer, Authority, DecisionMark, Field, Outcome, Policies, Prepared, subject_of,
+    Answer, DecisionMark, Field, Policies, Prepared, subject_of,
 };
 use tower_service::Service;
 
@@ -21,6 +21,7 @@ use super::future::{Admitted, ResponseFuture};
 use super::mark;
 use super::misconfigurations::Misconfiguration;
 use super::refused::{Refused, RequestHead};
+use super::respond;
 use super::share::Timer;
 use super::shared::Shared;
 use super::templates;
@@ -321,29 +322,13 @@ impl<S: Store + 'static> Shared<S> {
     #[cold]
     fn refusal<B>(&self, request: &Request<B>, answer: &Answer<'_>) -> Refusal {
         let wire = self.wire(request);
-        let policy = answer.policy().map(|policy| policy.name.as_str());
-        let refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
-            (Outcome::Denied | Outcome::Never, Some(decision), _) => {
-                let all = templates::all(answer);
-                let refused = self.answers.refused(wire, &templates::lent(&all), decision);
-                refused.unwrap_or_else(|| self.unavailable(wire, &[]))
-            }
-            (Outcome::Never, None, _) => {
-                let most = answer.too_costly().unwrap_or((&Unit::REQUESTS, tollgate::MAX_COST));
-                self.answers.too_costly(wire, policy.unwrap_or_default(), most)
-            }
-            // An administrator's ban is not a limit of a policy.
-            (Outcome::Banned, ..) if answer.authority() == Authority::Ruling => {
-                self.answers.banned(wire, None)
-            }
-            (Outcome::Banned, ..) => self.answers.banned(wire, policy),
-            (Outcome::Missing, _, Some(field)) => {
-                let why = |fields: &RequestFields<'_>| fields.why_missing(field);
-                let why = self.front.with_fields(request, &self.misconfigurations, false, why);
-                self.answers.missing(wire, &self.front.missing(field, why))
-            }
-            _ => self.unavailable(wire, policy.as_slice()),
+        let missing = |field: &Field| {
+            let why = |fields: &RequestFields<'_>| fields.why_missing(field);
+            let why = self.front.with_fields(request, &self.misconfigurations, false, why);
+            self.answers.missing(wire, &self.front.missing(field, why))
         };
+        let wait = self.retry_when_unavailable;
+        let refusal = respond::refusal(&self.answers, wire, wait, answer, missing);
         self.finish(request, wire, answer, refusal)
     }
 

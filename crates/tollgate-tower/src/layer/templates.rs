@@ -126,7 +126,7 @@ fn template(policy: &Policy, number: usize, rule: Option<usize>) -> Option<Heade
 }
 
 /// The longest subject in a header name, in bytes; a longer one is replaced by a number.
-const MAX_SUBJECT_BYTES: usize = 24;
+pub(super) const MAX_SUBJECT_BYTES: usize = 24;
 
 /// The policy's name. If the policy has several entries, the entry's subject is appended, which no
 /// other entry has: `api/user`. A long subject is replaced by the entry's number, from 1.

@@ -26,10 +26,12 @@ use crate::Decision;
 
 mod answer;
 mod hold;
+mod response;
 mod value;
 mod wait;
 
 pub use answer::{Answer, Report, Shadow};
 pub use hold::{Charge, Charged, Committed, HoldAnswer, OpenHold, Refunded, Released, Renewed};
+pub use response::{Header, Responded, Response};
 pub use value::{Fields, List, Shown, ToValue, Value};
 pub use wait::{Wait, duration};

@@ -2,7 +2,7 @@
 
 use crate::resp::answers;
 use crate::resp::arguments::{
-    AGAIN, Argument, COST, DEADLINE, ID, LIMITS, MORE, ON_FAILURE, RECEIPT, SHARD, SUBJECT,
+    AGAIN, Argument, COST, DEADLINE, ID, LIMITS, MORE, ON_FAILURE, RECEIPT, RESPONSE, SHARD, SUBJECT,
     WAITING, after,
 };
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
@@ -24,6 +24,7 @@ pub(super) const COMMAND: Command = Command {
         DEADLINE,
         ON_FAILURE,
         RECEIPT,
+        RESPONSE,
         Argument { arguments: &[AGAIN], ..WAITING },
     ],
     has_key: true,

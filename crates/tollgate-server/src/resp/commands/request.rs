@@ -2,7 +2,7 @@
 
 use crate::resp::answers;
 use crate::resp::arguments::{
-    AT_END, COST, FIELDS, KIND, NAME, POLICY_NAME, PURE_TOKEN, RECEIPT, WAITING, after,
+    AT_END, COST, FIELDS, KIND, NAME, POLICY_NAME, PURE_TOKEN, RECEIPT, RESPONSE, WAITING, after,
 };
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
 use crate::resp::options::Options;
@@ -19,6 +19,7 @@ pub(super) const COMMAND: Command = Command {
         FIELDS,
         COST,
         RECEIPT,
+        RESPONSE,
         after("PEEK", "peek", PURE_TOKEN),
         KIND,
         after("CHARGE", "charge", PURE_TOKEN),
