@@ -158,7 +158,7 @@ func (c *Clients) trusts(peer netip.Addr) bool {
 }
 
 func (c *Clients) find(peer netip.Addr, header http.Header) (netip.Addr, remark) {
-	lines := header.Values(c.name)
+	lines := readable(header.Values(c.name))
 	if !c.trusts(peer) {
 		if len(lines) > 0 || !c.reads && header.Get("Forwarded") != "" {
 			return peer, untrusted
@@ -188,6 +188,18 @@ func (c *Clients) find(peer netip.Addr, header http.Header) (netip.Addr, remark)
 		}
 	}
 	return last, tooManyHops
+}
+
+// readable has a word that is no address in place of a line that no server passes on.
+func readable(lines []string) []string {
+	isControl := func(c rune) bool { return c < ' ' && c != '\t' || c == 127 }
+	for i, line := range lines {
+		if strings.IndexFunc(line, isControl) >= 0 {
+			lines = append([]string(nil), lines...)
+			lines[i] = "unknown"
+		}
+	}
+	return lines
 }
 
 // single reads a header that the proxy sets.

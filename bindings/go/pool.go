@@ -151,7 +151,7 @@ func (p *pool) dial(ctx context.Context) (net.Conn, *bufio.Reader, error) {
 		reply, err = readReply(reader)
 	}
 	if refusal, is := reply.(respError); is && err == nil {
-		err = errors.New(string(refusal))
+		err = refusal.ofCommand(false)
 	}
 	if err != nil {
 		connected.Close()

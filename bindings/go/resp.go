@@ -153,6 +153,10 @@ func (c *respClient) send(
 	defer cancel()
 	reply, err := c.pool.do(ctx, words)
 	if err != nil {
+		var argument *ArgumentError
+		if errors.As(err, &argument) {
+			return nil, argument
+		}
 		var unsent unsentError
 		isSent := !errors.As(err, &unsent)
 		return nil, &StoreError{Transient: true, Ambiguous: charges && isSent, Err: err}
