@@ -14,8 +14,9 @@ import (
 // starts, some have none.
 const settleTime = time.Second
 
-// failures applies the rule. It says once that the service is lost, and once that it is back.
-type failures struct {
+// Failures applies a rule to requests without a decision. It says once that the service is lost,
+// and once that it is back. Middleware has its own; NewFailures is for interceptors of yours.
+type Failures struct {
 	rule Rule
 	log  func(string)
 	lost atomic.Int64
@@ -24,32 +25,30 @@ type failures struct {
 	last  time.Time
 }
 
-func newFailures(rule Rule, log func(string)) (*failures, error) {
+// NewFailures makes them with a rule, which has no default, and a log of lines.
+func NewFailures(rule Rule, log func(string)) (*Failures, error) {
 	if rule != Allow && rule != Deny {
 		return nil, wrong("OnFailure", "%.40q: say whether requests pass (Allow) or get a 503 "+
 			"(Deny) while there is no decision", string(rule))
 	}
-	return &failures{rule: rule, log: log}, nil
+	return &Failures{rule: rule, log: log}, nil
 }
 
-// happened counts a request without a decision.
-func (f *failures) happened(why string) {
-	// An error about limits shows their place, over several lines.
-	why = strings.Join(strings.Fields(strings.TrimPrefix(why, "no decision: ")), " ")
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	f.last = time.Now()
-	if f.lost.Add(1) == 1 {
-		does := "are refused"
-		if f.rule == Allow {
-			does = "pass"
-		}
-		f.log(fmt.Sprintf("no decision: %.300s. Requests %s until the service answers", why, does))
+// Rule is the rule.
+func (f *Failures) Rule() Rule { return f.rule }
+
+// Lost counts a request without a decision. It is true where the request passes.
+func (f *Failures) Lost(why error) bool {
+	f.count(why.Error())
+	return f.rule == Allow
+}
+
+// Heard notes a decision, which may be that the store of the service was away.
+func (f *Failures) Heard(decision *Decision) {
+	if decision.Authority == "failure_rule" {
+		f.count(decision.Error)
+		return
 	}
-}
-
-// answered notes a decision.
-func (f *failures) answered() {
 	if f.lost.Load() == 0 {
 		return
 	}
@@ -59,4 +58,20 @@ func (f *failures) answered() {
 		f.log(fmt.Sprintf("the service answers again: %d requests had no decision", lost))
 		f.lost.Store(0)
 	}
+}
+
+func (f *Failures) count(why string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.last = time.Now()
+	if f.lost.Add(1) > 1 {
+		return
+	}
+	// An error about limits shows their place, over several lines.
+	why = strings.Join(strings.Fields(strings.TrimPrefix(why, "no decision: ")), " ")
+	does := "are refused"
+	if f.rule == Allow {
+		does = "pass"
+	}
+	f.log(fmt.Sprintf("no decision: %.300s. Requests %s until the service answers", why, does))
 }

@@ -156,17 +156,12 @@ func (l *limiter) decide(r *http.Request, question Question) (*Decision, *Refusa
 		if errors.As(err, &argument) && l.isOfCaller(argument) {
 			return nil, unreadable400(argument)
 		}
-		l.failures.happened(err.Error())
-		if l.OnFailure == Allow {
+		if l.failures.Lost(err) {
 			return nil, nil
 		}
 		return nil, unavailable()
 	}
-	if decision.Authority == "failure_rule" {
-		l.failures.happened(decision.Error)
-	} else {
-		l.failures.answered()
-	}
+	l.failures.Heard(decision)
 	if l.OnDecision != nil {
 		l.OnDecision(r, decision)
 	}
@@ -239,7 +234,7 @@ func (l *limiter) settle(
 	if l.RefundWhen != nil && decision.Receipt != "" &&
 		l.RefundWhen(r, seen.status, seen.Header()) {
 		if _, err := l.client.Refund(ctx, decision.Receipt, nil); err != nil {
-			l.failures.happened(err.Error())
+			l.failures.Lost(err)
 		}
 	}
 	if l.ExtraCost == nil || decision.Authority == "failure_rule" {
@@ -252,7 +247,7 @@ func (l *limiter) settle(
 			extra.Cost = MaxCost
 		}
 		if _, err := l.client.Charge(ctx, extra); err != nil {
-			l.failures.happened(err.Error())
+			l.failures.Lost(err)
 		}
 	}
 }

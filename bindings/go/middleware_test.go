@@ -151,13 +151,13 @@ func hostile(t *testing.T) map[string]string {
 		if !is || strings.HasPrefix(written, "#") {
 			continue
 		}
-		times := 1
-		if text, count, repeated := strings.Cut(written, " * "); repeated {
-			written = text
-			times, _ = strconv.Atoi(count)
+		count, text, _ := strings.Cut(written, " ")
+		times, err := strconv.Atoi(count)
+		if err != nil {
+			t.Fatal(written, err)
 		}
 		var value string
-		if err := json.Unmarshal([]byte(written), &value); err != nil {
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
 			t.Fatal(written, err)
 		}
 		all[strings.Repeat(value, times)] = subject

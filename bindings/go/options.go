@@ -63,7 +63,7 @@ type limiter struct {
 	Options
 	client   Client
 	clients  *Clients
-	failures *failures
+	failures *Failures
 }
 
 func newLimiter(client Client, options Options) (*limiter, error) {
@@ -89,7 +89,7 @@ func newLimiter(client Client, options Options) (*limiter, error) {
 	if l.clients, err = options.Client.Clients(options.Log); err != nil {
 		return nil, err
 	}
-	l.failures, err = newFailures(options.OnFailure, options.Log)
+	l.failures, err = NewFailures(options.OnFailure, options.Log)
 	return l, err
 }
 

@@ -178,6 +178,25 @@ mod tests {
         assert!(count >= 40, "{count} clients");
     }
 
+    /// `vectors/hostile.txt`, which the modules for Go and Java read too.
+    #[test]
+    fn nothing_that_a_client_sends_is_an_error() {
+        let proxies = ClientOptions { proxies: Some("127.0.0.1"), ..ClientOptions::default() };
+        let (clients, mut count) = (Clients::new(&proxies).unwrap(), 0);
+        let text = include_str!("../../../vectors/hostile.txt");
+        for line in text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
+            let (written, subject) = line.split_once(" -> ").expect(line);
+            let (times, written) = written.split_once(' ').expect(line);
+            let value: String = serde_json::from_str(written).expect(line);
+            let value = value.repeat(times.parse().expect(line));
+            let headers = [(&b"x-forwarded-for"[..], value.as_bytes())];
+            let found = clients.find(Some("127.0.0.1"), headers.into_iter());
+            assert_eq!(found.subject.as_deref(), Some(subject), "{line}");
+            count += 1;
+        }
+        assert!(count >= 40, "{count} values");
+    }
+
     fn made(text: &str) -> Clients {
         let mut options = ClientOptions::default();
         for option in text.split(';').map(str::trim).filter(|option| !option.is_empty()) {

@@ -68,9 +68,8 @@ class AddressTest {
         var all = new LinkedHashMap<String, String>();
         for (var line : lines("hostile.txt")) {
             var parts = line.split(" -> ");
-            var written = parts[0].split(" \\* ");
-            int times = written.length == 2 ? Integer.parseInt(written[1]) : 1;
-            all.put(unquoted(written[0]).repeat(times), parts[1]);
+            var written = parts[0].split(" ", 2);
+            all.put(unquoted(written[1]).repeat(Integer.parseInt(written[0])), parts[1]);
         }
         Tests.holds(all.size() >= 40, all.size());
         return all;

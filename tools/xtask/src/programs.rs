@@ -27,8 +27,8 @@ const REDIS: Service = Service { name: "redis-server", port: 6379 };
 /// proxies that have an example, Prometheus with promtool, and a browser for reports; with the
 /// package that has each, and its service. On Debian 12 Python takes 21 MB where there is none,
 /// Node 96 MB (23 MB to fetch), nginx 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Prometheus
-/// 332 MB (23 MB to fetch), Chromium 300 MB (81 MB to fetch), Go 450 MB (81 MB to fetch).
-const PROGRAMS: [(&str, &str, Option<Service>); 10] = [
+/// 332 MB (23 MB to fetch), Chromium 300 MB (81 MB to fetch), Go 450 MB (81 MB to fetch), a JDK 260 MB (110 MB to fetch).
+const PROGRAMS: [(&str, &str, Option<Service>); 11] = [
     ("python3", "python3", None),
     ("iptables", "iptables", None),
     ("node", "nodejs", None),
@@ -39,12 +39,17 @@ const PROGRAMS: [(&str, &str, Option<Service>); 10] = [
     ("prometheus", "prometheus", Some(Service { name: "prometheus", port: 9090 })),
     ("chromium", "chromium", None),
     ("go", "golang-go", None),
+    ("javac", "default-jdk-headless", None),
 ];
 
-/// Sources of Go for an example, with the package that has each. Sources come as packages here,
-/// since a module would be fetched by every build.
-const SOURCES: [(&str, &str); 1] =
-    [("/usr/share/gocode/src/github.com/gomodule/redigo", "golang-github-gomodule-redigo-dev")];
+/// Sources of Go for examples and the APIs of servlets, with the package that has each. Sources come
+/// as packages here, since a module would be fetched by every build.
+const SOURCES: [(&str, &str); 4] = [
+    ("/usr/share/gocode/src/github.com/gomodule/redigo", "golang-github-gomodule-redigo-dev"),
+    ("/usr/share/gocode/src/google.golang.org/grpc", "golang-google-grpc-dev"),
+    ("/usr/share/java/servlet-api.jar", "libservlet-api-java"),
+    ("/usr/share/java/jakarta-servlet-api.jar", "libjakarta-servlet-api-java"),
+];
 
 /// Modules of Python, real backends behind the proxies, with the package that has each. On Debian
 /// 12 Flask takes 2.4 MB and Django 25 MB.
@@ -79,7 +84,7 @@ pub(crate) fn provide(may_install: bool) {
     }
     for (folder, package) in SOURCES {
         let missing = format!("there is no {folder}");
-        provide_package(plan(Path::new(folder).is_dir()), &missing, package, None);
+        provide_package(plan(Path::new(folder).exists()), &missing, package, None);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::serving::{Client, Serving};
 const JEDIS: &str = "TOLLGATE_PEER_JEDIS";
 
 /// Where Debian's packages of Go sources lie, and the client of Redis among them.
-const GO_SOURCES: &str = "/usr/share/gocode";
+pub(crate) const GO_SOURCES: &str = "/usr/share/gocode";
 const REDIGO: &str = "/usr/share/gocode/src/github.com/gomodule/redigo/redis";
 
 /// For where a program's deadline is not what is looked at: a machine that is busy is slow.
@@ -39,11 +39,14 @@ fn go(place: &Place, name: &str) -> Option<Command> {
     Some(Command::new(built))
 }
 
+/// Said where there is no compiler of Java.
+pub(crate) const NO_JAVAC: &str =
+    "SKIPPED: javac is not installed: apt-get install default-jdk-headless";
+
 /// A program of `examples/java`, as its source; `None` without a compiler of Java.
 fn java(name: &str, class_path: &str) -> Option<Command> {
-    // Not a part of the test run, since it is larger than all other programs of the installation.
     if Command::new("javac").arg("--version").output().is_err() {
-        println!("WANTED: there is no javac here: apt-get install openjdk-17-jdk-headless");
+        println!("{NO_JAVAC}");
         return None;
     }
     let mut java = Command::new("java");

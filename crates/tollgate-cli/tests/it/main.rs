@@ -39,6 +39,7 @@ mod log_formats;
 mod manners;
 mod memory;
 mod model_callers;
+mod modules;
 mod on_cluster;
 mod on_redis;
 mod openapi;

@@ -11,7 +11,9 @@ use super::codec::Words;
 use super::key;
 use super::options::{Options, number};
 use super::why::{self, Why, refused};
-use crate::service::{By, Description, MAX_TEXT_BYTES, Parts, Question, Service, kind_of_peek, profile_of};
+use crate::service::{
+    By, Description, MAX_TEXT_BYTES, Parts, Question, Service, kind_of_peek, profile_of,
+};
 
 /// Every policy that matches, in place of a name.
 const ALL_POLICIES: &str = "*";

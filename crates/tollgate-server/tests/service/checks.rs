@@ -12,6 +12,7 @@ use crate::{FILE, Service, gate_of, here};
 
 mod caller_limits;
 mod receipts;
+mod responses;
 mod waiting;
 
 #[tokio::test]

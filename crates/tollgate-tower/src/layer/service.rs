@@ -10,9 +10,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
 use tollgate::{Decision, Store, SubjectPrefix};
-use tollgate_policy::{
-    Answer, DecisionMark, Field, Policies, Prepared, subject_of,
-};
+use tollgate_policy::{Answer, DecisionMark, Field, Policies, Prepared, subject_of};
 use tower_service::Service;
 
 use super::find_limits::LaterPrepared;

@@ -26,11 +26,7 @@ objects! {
 impl Response {
     /// A response with these headers, each a name and a value.
     #[must_use]
-    pub fn new(
-        status: u16,
-        headers: impl Iterator<Item = (String, String)>,
-        body: String,
-    ) -> Self {
+    pub fn new(status: u16, headers: impl Iterator<Item = (String, String)>, body: String) -> Self {
         let headers = headers.map(|(name, value)| Header { name, value }).collect();
         Self { status: status.into(), headers, body }
     }

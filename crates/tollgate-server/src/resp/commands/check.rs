@@ -2,8 +2,8 @@
 
 use crate::resp::answers;
 use crate::resp::arguments::{
-    AGAIN, Argument, COST, DEADLINE, ID, LIMITS, MORE, ON_FAILURE, RECEIPT, RESPONSE, SHARD, SUBJECT,
-    WAITING, after,
+    AGAIN, Argument, COST, DEADLINE, ID, LIMITS, MORE, ON_FAILURE, RECEIPT, RESPONSE, SHARD,
+    SUBJECT, WAITING, after,
 };
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
 use crate::resp::question::Asked;

@@ -102,6 +102,26 @@ async fn costs_looks_and_receipts() {
 }
 
 #[tokio::test]
+async fn an_answer_has_the_response_that_it_stands_for() {
+    let service = service().await;
+    let mut redis = service.redis().await;
+    let line = "TOLLGATE.CHECK user:1 1/h RESPONSE draft";
+    let policy = r#"["name", "ratelimit-policy", "value", ""client";q=1;w=3600"]"#;
+    for status in [200, 429] {
+        let said = redis.ask(line).await;
+        let begin = format!(r#""response", ["status", {status}, "headers", ["#);
+        let said = said.replace('\\', "");
+        assert!(said.contains(&begin) && said.contains(policy), "{said}");
+    }
+    let said = redis.ask("TOLLGATE.REQUEST * ip 192.0.2.7 PEEK RESPONSE none").await;
+    assert!(said.ends_with(r#""response", ["status", 200, "headers", [], "body", ""]]"#), "{said}");
+    let said = redis.ask("TOLLGATE.PEEK user:1 1/h RESPONSE all").await;
+    assert_eq!(said, "(ERR `all` is not a set of headers: draft, legacy, both or none)");
+    let said = redis.ask("TOLLGATE.CHARGE user:1 1/h RESPONSE draft").await;
+    assert!(said.starts_with("(ERR "), "{said}");
+}
+
+#[tokio::test]
 async fn several_subjects_are_one_question() {
     let service = service().await;
     let (mut redis, mut http) = (service.redis().await, service.client().await);
