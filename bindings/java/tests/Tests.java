@@ -9,7 +9,8 @@ import java.util.List;
 
 class Tests {
     static final List<Class<?>> ALL = List.of(
-        AddressTest.class, ClientTest.class, FilterTest.class, OutageTest.class);
+        AddressTest.class, ClientTest.class, FilterTest.class, OutageTest.class,
+        PageTest.class);
 
     public static void main(String[] args) throws Exception {
         int failed = 0;

@@ -29,7 +29,7 @@ const BEGIN: &str = "<!-- generated: which-one -->";
 
 /// Pages that show programs unchanged, each with the language of its block. The line that opens the
 /// part names the file.
-const EXAMPLES: [(&str, &[(&str, &str)]); 3] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 4] = [
     (
         "docs/redis.md",
         &[
@@ -47,6 +47,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 3] = [
             ("examples/redis/cluster-ioredis.mjs", "js"),
         ],
     ),
+    ("docs/go.md", &[("examples/go/grpc/interceptor.go", "go")]),
     (
         "docs/languages.md",
         &[
