@@ -84,11 +84,13 @@ func parseNetworks(text string) ([]netip.Prefix, error) {
 		}
 		network, err := netip.ParsePrefix(word)
 		if err != nil {
-			return nil, wrong("Proxies", "%.60q is not a network: write 10.0.0.0/8 or 192.0.2.1", word)
+			return nil, wrong("Proxies",
+				"%.60q is not a network: write 10.0.0.0/8 or 192.0.2.1", word)
 		}
 		if network != network.Masked() {
-			return nil, wrong("Proxies", "%s has bits beyond its prefix: write %s for the network, "+
-				"or %s for the address", word, network.Masked(), network.Addr())
+			return nil, wrong("Proxies",
+				"%s has bits beyond its prefix: write %s for the network, or %s for the address",
+				word, network.Masked(), network.Addr())
 		}
 		if address := network.Addr(); address.Is4In6() && network.Bits() >= 96 {
 			network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)

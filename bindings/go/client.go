@@ -28,7 +28,7 @@ type Client interface {
 	Reserve(ctx context.Context, question Question) (*Hold, error)
 	// Acquire takes slots of limits such as `20 at once`, until Release.
 	Acquire(ctx context.Context, question Question) (*Hold, error)
-	// Commit charges what was used of a hold, and gives the rest back. A second one charges nothing.
+	// Commit charges what was used of a hold, and gives the rest back. A second one does nothing.
 	Commit(ctx context.Context, token string, used Units) (*Settled, error)
 	// Renew begins the time of a hold anew; ttl is for units.
 	Renew(ctx context.Context, token string, ttl time.Duration) (*Renewed, error)

@@ -127,7 +127,8 @@ func TestHoldsAreSettledOnce(t *testing.T) {
 			t.Errorf("%+v", renewed)
 		}
 		settled := must[*Settled](t)(client.Commit(ctx, renewed.Token, Units{"requests": 30}))
-		if settled.Already || settled.Actual["requests"] != 30 || settled.Limits[0].Remaining != 70 {
+		if settled.Already || settled.Actual["requests"] != 30 ||
+			settled.Limits[0].Remaining != 70 {
 			t.Errorf("%+v", settled)
 		}
 		again := must[*Settled](t)(client.Commit(ctx, renewed.Token, Units{"requests": 30}))

@@ -56,14 +56,14 @@ var warnings = [remarks]string{
 	noHeader: "a trusted proxy sent no header with its client's address: all clients behind it " +
 		"share one count. Does it write another header?",
 	unreadable: "an entry of the header is not an address: the last proxy before it counts",
-	onlyProxies: "all entries of the header are trusted proxies: the leftmost counts. Are clients " +
-		"within the trusted networks?",
+	onlyProxies: "all entries of the header are trusted proxies: the leftmost counts. Are " +
+		"clients within the trusted networks?",
 	tooFewHops: "the header has fewer entries than there should be proxies: the leftmost counts. " +
 		"Is the number of proxies right?",
 	tooManyHops: "the header has more than 32 trusted entries: the last that was read counts. Is " +
 		"there a loop of proxies?",
-	noAddress: "a request has no address of a client, as over a Unix socket, and gets a 503: name " +
-		"the proxies that you trust, or give Key",
+	noAddress: "a request has no address of a client, as over a Unix socket, and gets a 503: " +
+		"name the proxies that you trust, or give Key",
 }
 
 var local = netip.AddrFrom4([4]byte{127, 0, 0, 1})

@@ -241,7 +241,8 @@ func (f fields) response() *Response {
 	response := &Response{Status: int(read.number("status")), Body: read.text("body")}
 	for _, each := range read.list("headers") {
 		header := object(each)
-		response.Headers = append(response.Headers, Header{header.text("name"), header.text("value")})
+		one := Header{header.text("name"), header.text("value")}
+		response.Headers = append(response.Headers, one)
 	}
 	return response
 }

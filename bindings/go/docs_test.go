@@ -86,7 +86,7 @@ func serves(t *testing.T, program *exec.Cmd, address string) {
 		response, err := http.Get("http://" + address)
 		if err != nil {
 			// It is not there yet.
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // tidy: sleep-ok a process starts
 			continue
 		}
 		body, _ := io.ReadAll(response.Body)

@@ -120,8 +120,7 @@ func forwardedFor(element string) (found netip.Addr, isFound bool) {
 func parameter(text string) (value, after string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		end := 0
-		// `:` and brackets should be quoted, but often are not; they do not separate.
-		for end < len(text) && (isTokenByte(text[end]) || strings.IndexByte(":[]", text[end]) >= 0) {
+		for end < len(text) && (isTokenByte(text[end]) || isPlain(text[end])) {
 			end++
 		}
 		return text[:end], text[end:], end > 0
@@ -140,6 +139,9 @@ func parameter(text string) (value, after string, ok bool) {
 	}
 	return "", "", false
 }
+
+// isPlain is true of what should be quoted, but often is not. It does not separate.
+func isPlain(c byte) bool { return strings.IndexByte(":[]", c) >= 0 }
 
 func isToken(text string) bool {
 	for i := 0; i < len(text); i++ {

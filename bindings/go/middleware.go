@@ -211,7 +211,8 @@ func (l *limiter) isOfCaller(err *ArgumentError) bool {
 
 // pass serves a request that was admitted.
 func (l *limiter) pass(
-	w http.ResponseWriter, r *http.Request, next http.Handler, question Question, decision *Decision,
+	w http.ResponseWriter, r *http.Request, next http.Handler,
+	question Question, decision *Decision,
 ) {
 	if decision.Response != nil {
 		addHeaders(w.Header(), decision.Response.Headers)

@@ -41,7 +41,8 @@ func visit(h http.Handler, target, peer string, headers ...string) *httptest.Res
 func TestTheMiddlewareAnswersByTheService(t *testing.T) {
 	with(t, func(t *testing.T, client Client) {
 		name := "api" + strings.ReplaceAll(t.Name(), "/", "")[len("TestTheMiddleware"):]
-		h := Middleware(client, Options{Limits: name + ": 2/h", OnFailure: Deny, Headers: Both})(hello)
+		options := Options{Limits: name + ": 2/h", OnFailure: Deny, Headers: Both}
+		h := Middleware(client, options)(hello)
 		first := visit(h, "/", "192.0.2.7:80")
 		if first.Code != 200 || first.Body.String() != "hello" ||
 			first.Header().Get("RateLimit") != `"`+name+`";r=1;t=3600` ||
@@ -306,7 +307,9 @@ func TestCostsByTheResponse(t *testing.T) {
 	client := open(t, start(t, "127.0.0.1:0").http)
 	failedLogins := Middleware(client, Options{
 		OnFailure: Deny, Limits: "logins: 2/h",
-		RefundWhen: func(r *http.Request, status int, header http.Header) bool { return status < 400 },
+		RefundWhen: func(r *http.Request, status int, header http.Header) bool {
+			return status < 400
+		},
 	})(hello)
 	for i, target := range []string{"/", "/", "/", "/?status=401", "/", "/?status=401"} {
 		if code := visit(failedLogins, target, "192.0.2.1:80").Code; code == 429 {
@@ -346,7 +349,8 @@ func TestAMistakeOfTheSetUpIsNotTheClients(t *testing.T) {
 	with(t, func(t *testing.T, client Client) {
 		var lines []string
 		h := Middleware(client, Options{
-			OnFailure: Deny, Limits: "10/h via gcr", Log: func(line string) { lines = append(lines, line) },
+			OnFailure: Deny, Limits: "10/h via gcr",
+			Log: func(line string) { lines = append(lines, line) },
 		})(hello)
 		for i := 0; i < 3; i++ {
 			if code := visit(h, "/", "192.0.2.1:80").Code; code != 503 {

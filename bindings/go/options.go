@@ -21,8 +21,8 @@ type Options struct {
 	// Key is the subject of a request: `user:42`. A request without one gets a 400. Without Key it
 	// is the client's address.
 	Key func(*http.Request) string
-	// Keys gives several subjects, which are decided together: all or nothing. A part without limits
-	// has Limits; no part is no limit.
+	// Keys gives several subjects, which are decided together: all or nothing. A part without
+	// limits has Limits; no part is no limit.
 	Keys func(*http.Request) []Part
 	// Client says how the client's address is found.
 	Client ClientAddress
@@ -47,8 +47,8 @@ type Options struct {
 	RefundWhen func(r *http.Request, status int, header http.Header) bool
 	// ExtraCost is charged in addition after the response, also beyond the limits.
 	ExtraCost func(r *http.Request, status int, header http.Header) uint64
-	// Log gets one line when the service is lost, one when it is back, and each likely mistake once;
-	// log.Print without it.
+	// Log gets one line when the service is lost, one when it is back, and each likely mistake
+	// once; log.Print without it.
 	Log func(string)
 }
 

@@ -44,7 +44,7 @@ class OutageTest {
         long end = System.nanoTime() + 20_000_000_000L;
         while (!is.getAsBoolean()) {
             Tests.holds(System.nanoTime() < end, what + " did not come");
-            Thread.sleep(5);
+            Thread.sleep(5); // tidy: sleep-ok the load is real
         }
     }
 
@@ -72,7 +72,7 @@ class OutageTest {
         for (var door : doors) until("load", () -> door.statuses.get(200) > 20);
         service.kill();
         for (var door : doors) until("the loss", () -> door.said("no decision"));
-        Thread.sleep(300);
+        Thread.sleep(300); // tidy: sleep-ok requests go on without the service
         Service.start(listen, "--store", store);
         for (var door : doors) until("the return", () -> door.said("answers again"));
         stop.set(true);
@@ -99,7 +99,7 @@ class OutageTest {
 
     private static void pause() {
         try {
-            Thread.sleep(5);
+            Thread.sleep(5); // tidy: sleep-ok the load is real
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         }

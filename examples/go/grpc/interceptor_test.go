@@ -92,7 +92,8 @@ func TestTheRuleAnswersWithoutAService(t *testing.T) {
 		tollgate.Allow: codes.OK, tollgate.Deny: codes.Unavailable,
 	} {
 		// Nobody listens on this port.
-		client := serve(t, "http://127.0.0.1:1", Options{Limits: "2/h", Failures: failures(t, rule)})
+		options := Options{Limits: "2/h", Failures: failures(t, rule)}
+		client := serve(t, "http://127.0.0.1:1", options)
 		_, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		if status.Code(err) != expected {
 			t.Error(rule, err)

@@ -29,13 +29,21 @@ const FOREIGN_PATHS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("../sha", "red")];
 
 /// Kinds of text file in which a blank at the end of a line is an oversight.
-const SOURCES: [&str; 8] = [".rs", ".lua", ".toml", ".md", ".sh", ".yml", ".yaml", ".ci/run"];
+const SOURCES: [&str; 10] =
+    [".rs", ".lua", ".toml", ".md", ".sh", ".yml", ".yaml", ".ci/run", ".go", ".java"];
+
+/// Kinds of source of our modules in other languages, which have the same bounds.
+const MODULES: [&str; 2] = [".go", ".java"];
+
+/// The columns of a tab, with which Go indents.
+const TAB: usize = 4;
 
 /// All rules of this file.
 pub(super) fn check(file: &File) -> Vec<Finding> {
     let mut findings = foreign_paths(file);
     findings.extend(blanks(file));
     if !file.path.ends_with(".rs") {
+        findings.extend(module(file));
         return findings;
     }
     findings.extend(first_line(file));
@@ -111,6 +119,30 @@ fn width(file: &File, source: &Source<'_>) -> Vec<Finding> {
         Finding::at(&file.path, number, message)
     })
     .collect()
+}
+
+/// The bounds of a source of a module: as of Rust, but for its tests, which it does not mark.
+fn module(file: &File) -> Vec<Finding> {
+    let ours = FLOORS.iter().any(|floor| file.path.starts_with(floor));
+    if !ours || !MODULES.iter().any(|end| file.path.ends_with(end)) {
+        return Vec::new();
+    }
+    let columns = |line: &str| line.chars().map(|c| if c == '\t' { TAB } else { 1 }).sum::<usize>();
+    let lines = file.text.lines().zip(1..).map(|(line, number)| (columns(line), number));
+    let wide = lines.filter(|(columns, _)| *columns > COLUMNS).map(|(columns, number)| {
+        Finding::at(&file.path, number, format!("{columns} columns; at most {COLUMNS}"))
+    });
+    let mut findings: Vec<Finding> = wide.collect();
+    let count = file.text.lines().count();
+    if count > LINES {
+        let message = format!("{count} lines; split a file above {LINES}");
+        findings.push(Finding::at(&file.path, 1, message));
+    }
+    if !file.text.starts_with("// ") {
+        let message = "the first line must be a `//` that says what the file is for";
+        findings.push(Finding::at(&file.path, 1, message));
+    }
+    findings
 }
 
 fn length(file: &File, source: &Source<'_>) -> Option<Finding> {
@@ -233,6 +265,17 @@ mod tests {
         let with_tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(500));
         holds(RS, &format!("{}{with_tests}", code(499)));
         holds("crates/a/tests/b.rs", &code(900));
+    }
+
+    #[test]
+    fn modules_of_other_languages_have_bounds() {
+        let go = "bindings/go/a.go";
+        breaks(go, "package a\n", "a.go:1: the first line");
+        breaks(go, &format!("// A file.\n\t{}\n", "x".repeat(97)), "a.go:2: 101 columns");
+        breaks(go, &format!("// A file.\n{}", "x\n".repeat(500)), "501 lines");
+        breaks("bindings/java/A.java", "// A file.\nclass A { } \n", "A.java:2: blanks");
+        holds(go, &format!("// A file.\n\t{}\n{}", "x".repeat(96), "x\n".repeat(498)));
+        holds("examples/go/a.go", "package a\n");
     }
 
     #[test]
