@@ -88,7 +88,8 @@ limits = [{ subject = "user", absent = "deny", limit = "10/h" }]
 		t.Fatal(err)
 	}
 	s := start(t, "127.0.0.1:0", "--config", file)
-	for _, client := range s.clients(t) {
+	peers := map[string]string{"http": "192.0.2.1:80", "resp": "192.0.2.2:80"}
+	for name, client := range s.clients(t) {
 		h := Middleware(client, Options{
 			OnFailure: Allow,
 			Fields: func(r *http.Request) map[string]string {
@@ -100,7 +101,7 @@ limits = [{ subject = "user", absent = "deny", limit = "10/h" }]
 		visited := func(target, peer string, headers ...string) int {
 			return visit(h, target, peer, headers...).Code
 		}
-		peer := fmt.Sprintf("192.0.2.%d:80", next.Add(1))
+		peer := peers[name]
 		user := unique(t)
 		for _, step := range []struct {
 			expected, got int
@@ -367,6 +368,8 @@ func TestAWriterIsStillWhatItWas(t *testing.T) {
 	client, hijacked := open(t, start(t, "127.0.0.1:0").http), make(chan struct{})
 	refunding := Middleware(client, Options{
 		OnFailure: Deny, Limits: "100/h",
+		// The service of the test may end before the refund.
+		Log:        func(string) {},
 		RefundWhen: func(*http.Request, int, http.Header) bool { return true },
 	})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()

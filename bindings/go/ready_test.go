@@ -5,6 +5,7 @@ package tollgate
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,25 +30,37 @@ func TestTurnsComeInTheOrderOfArrival(t *testing.T) {
 	var mutex sync.Mutex
 	var order []int
 	var all sync.WaitGroup
+	// The first turn is taken, so that all of the others wait before one comes.
+	if _, err := waiter.UntilReady(ctx, question); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
 	for i := 0; i < 30; i++ {
 		i := i
-		before, mine := waiter.join(nameOf(question))
-		// The place is taken here, in order; the turn comes in the goroutine.
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			<-before
-			decision, err := waiter.turn(ctx, question)
+			decision, err := waiter.UntilReady(ctx, question)
 			mutex.Lock()
 			order = append(order, i)
 			mutex.Unlock()
-			waiter.leave(nameOf(question), mine)
 			if err != nil || !decision.Allowed {
 				t.Error(decision, err)
 			}
 		}()
+		// The next one arrives once this one is in line, or has had its turn already.
+		for waiting := 0; waiting <= i; {
+			waiter.mutex.Lock()
+			if at := waiter.lines[nameOf(question)]; at != nil {
+				waiting = at.count
+			}
+			waiter.mutex.Unlock()
+			mutex.Lock()
+			waiting += len(order)
+			mutex.Unlock()
+			runtime.Gosched()
+		}
 	}
-	began := time.Now()
 	all.Wait()
 	for i, who := range order {
 		if i != who {
