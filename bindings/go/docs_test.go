@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// block is a program of the page, and what it prints where the page says so.
+// block is a program of the page, and what it prints where the page has that.
 var block = regexp.MustCompile("(?s)```go\n(package main\n.*?)```\n(?:```text\n(.*?)```)?")
 
 // The addresses that the page has.

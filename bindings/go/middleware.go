@@ -203,10 +203,16 @@ func (l *limiter) isOfCaller(err *ArgumentError) bool {
 	if err.Status != http.StatusBadRequest {
 		return false
 	}
-	if !l.hasLimits() {
-		return !strings.HasPrefix(err.Message, "there is no policy")
+	switch {
+	case l.hasLimits():
+		return strings.HasSuffix(err.Field, "subject")
+	case err.Field != "":
+		return strings.HasPrefix(err.Field, "fields")
 	}
-	return strings.HasSuffix(err.Field, "subject")
+	// The Redis protocol names no field.
+	isOfPolicy := strings.HasPrefix(err.Message, "there is no policy ") ||
+		strings.HasPrefix(err.Message, "the policy ")
+	return !isOfPolicy
 }
 
 // pass serves a request that was admitted.

@@ -361,6 +361,12 @@ func TestAMistakeOfTheSetUpIsNotTheClients(t *testing.T) {
 		if len(lines) != 1 || !strings.Contains(lines[0], "unknown strategy `gcr`") {
 			t.Error(lines)
 		}
+		unknown := Middleware(client, Options{
+			OnFailure: Allow, Policy: "nobody's", Log: func(string) {},
+		})(hello)
+		if code := visit(unknown, "/", "192.0.2.1:80").Code; code != 200 {
+			t.Error("an unknown policy:", code)
+		}
 	})
 }
 

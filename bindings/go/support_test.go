@@ -21,7 +21,8 @@ type service struct {
 	process           *exec.Cmd
 }
 
-// program is the program `tollgate`. A test that has none says so, and does not pass in CI.
+// program is the program `tollgate`. A test without it is skipped with the reason,
+// and fails in CI.
 func program(t testing.TB) string {
 	t.Helper()
 	target := os.Getenv("CARGO_TARGET_DIR")

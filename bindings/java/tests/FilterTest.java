@@ -200,6 +200,9 @@ class FilterTest {
             it -> it.log(lines::add).limits("10/h via gcr"));
         for (int time = 0; time < 3; time++) Tests.equal(visit().through(wrong).status, 503);
         Tests.holds(lines.size() == 1 && lines.get(0).contains("unknown strategy `gcr`"), lines);
+        var unknown = new LimitFilter(
+            Service.start().client(), Rule.ALLOW, it -> it.policy("nobody's").log(line -> { }));
+        Tests.equal(visit().through(unknown).status, 200);
         Tests.fails(ArgumentException.class, () -> new LimitFilter(
             Tollgate.at("http://127.0.0.1:1"), null, it -> it.limits("1/h")));
     }

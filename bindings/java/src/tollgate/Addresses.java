@@ -26,7 +26,7 @@ final class Addresses {
 
     /**
      * An address as headers write it: with a port, in brackets, with a zone; no names, no shortened
-     * or octal IPv4. Null where it is none.
+     * or octal IPv4. Null for any other text.
      */
     static byte[] parse(String written) {
         var text = written.strip();
@@ -83,7 +83,7 @@ final class Addresses {
         return unmapped(address);
     }
 
-    /** Writes groups from the left, and returns how many bytes; -1 where one is none. */
+    /** Writes groups from the left, and returns how many bytes; -1 for other texts. */
     private static int fill(byte[] address, String text, boolean mayEndWithV4) {
         if (text.isEmpty()) return 0;
         var groups = text.split(":", -1);

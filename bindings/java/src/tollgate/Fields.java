@@ -13,7 +13,7 @@ import java.util.Map;
 
 /** An object of JSON; a field that is not there reads as nothing. */
 record Fields(Map<String, Object> all) {
-    /** The object of a value; without fields where it is none. */
+    /** The object of a value; without fields for any other value. */
     @SuppressWarnings("unchecked") // Json makes maps with names that are texts
     static Fields of(Object value) {
         return new Fields(value instanceof Map ? (Map<String, Object>) value : Map.of());

@@ -11,7 +11,7 @@ final class FromRight {
 
     static final int MAX_ENTRY_BYTES = 512;
 
-    /** In place of an address, for an entry that is none. */
+    /** In place of an address, for an entry that cannot be read. */
     static final byte[] UNREADABLE = {};
 
     private static final String TOKEN = "[0-9A-Za-z!#$%&'*+.^_`|~-]";

@@ -273,6 +273,8 @@ public final class Limits<R> {
     /** Whether a client's mistake, such as a path that servers read differently. */
     private boolean isOfCaller(ArgumentException error) {
         if (error.status() != 400) return false;
-        return limits == null && keys == null || error.field().endsWith("subject");
+        boolean byPolicies = limits == null && keys == null;
+        return byPolicies ? error.field().startsWith("fields")
+            : error.field().endsWith("subject");
     }
 }

@@ -2,7 +2,7 @@
 
 package tollgate;
 
-/** The base of all exceptions of this package. A denial is none: it is a {@link Decision}. */
+/** The base of all exceptions of this package. A denial is a {@link Decision}. */
 public abstract class TollgateException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

@@ -4,8 +4,10 @@ use crate::tidy::Finding;
 use crate::tree::File;
 
 /// Kinds of file that people read or that have comments.
-const KINDS: [&str; 12] =
-    [".rs", ".md", ".py", ".ts", ".mts", ".js", ".mjs", ".lua", ".toml", ".yaml", ".yml", ".html"];
+const KINDS: [&str; 14] = [
+    ".rs", ".md", ".py", ".ts", ".mts", ".js", ".mjs", ".lua", ".toml", ".yaml", ".yml", ".html",
+    ".go", ".java",
+];
 
 /// The list itself, and copies of scripts that earlier versions ran.
 const EXEMPT: [&str; 2] = ["tools/xtask/src/tidy/phrases.rs", "crates/tollgate-queue/tests/older/"];
