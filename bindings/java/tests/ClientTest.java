@@ -153,6 +153,7 @@ class ClientTest {
         for (var thread : threads) thread.join();
         Tests.holds(order.size() == 12, order);
         Tests.equal(order, order.stream().sorted().toList());
+        nobodyOvertakes(waiter);
         var empty = waiter.untilReady(
             "other", Question.on("all", "1/h").cost(1), Duration.ofMillis(1));
         Tests.holds(empty.isPresent(), "the first one has room");
@@ -160,5 +161,32 @@ class ClientTest {
         Tests.holds(empty.isEmpty(), empty);
         Tests.fails(IllegalStateException.class, () -> waiter.untilReady(
             "other", Question.on("all", "1/h").cost(2), Duration.ofMillis(20)));
+    }
+
+    /** Who had a turn and asks for the next one comes after those who waited meanwhile. */
+    private static void nobodyOvertakes(Waiter waiter) throws InterruptedException {
+        var question = Question.on("in turns", "40/s burst 1 via gcra");
+        var order = Collections.synchronizedList(new ArrayList<Integer>());
+        var threads = new ArrayList<Thread>();
+        for (int number = 0; number < 3; number++) {
+            int mine = number;
+            threads.add(new Thread(() -> {
+                try {
+                    for (int turn = 0; turn < 5; turn++) {
+                        waiter.untilReady("in turns", question, Duration.ofSeconds(20));
+                        order.add(mine);
+                    }
+                } catch (InterruptedException error) {
+                    Thread.currentThread().interrupt();
+                }
+            }));
+        }
+        threads.forEach(Thread::start);
+        for (var thread : threads) thread.join();
+        // After the first ones, which arrive at any time, each has its turn once in three.
+        for (int place = 3; place + 3 <= 12; place++) {
+            var three = List.copyOf(order.subList(place, place + 3));
+            Tests.holds(three.stream().distinct().count() == 3, order);
+        }
     }
 }
