@@ -165,7 +165,7 @@ class ClientTest {
 
     /** Who had a turn and asks for the next one comes after those who waited meanwhile. */
     private static void nobodyOvertakes(Waiter waiter) throws InterruptedException {
-        var question = Question.on("in turns", "40/s burst 1 via gcra");
+        var question = Question.on("in turns", "20/s burst 1 via gcra");
         var order = Collections.synchronizedList(new ArrayList<Integer>());
         var threads = new ArrayList<Thread>();
         for (int number = 0; number < 3; number++) {

@@ -27,7 +27,8 @@ const REDIS: Service = Service { name: "redis-server", port: 6379 };
 /// proxies that have an example, Prometheus with promtool, and a browser for reports; with the
 /// package that has each, and its service. On Debian 12 Python takes 21 MB where there is none,
 /// Node 96 MB (23 MB to fetch), nginx 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Prometheus
-/// 332 MB (23 MB to fetch), Chromium 300 MB (81 MB to fetch), Go 450 MB (81 MB to fetch), a JDK 260 MB (110 MB to fetch).
+/// 332 MB (23 MB to fetch), Chromium 300 MB (81 MB to fetch), Go 450 MB (81 MB to fetch), a JDK
+/// 75 MB at least.
 const PROGRAMS: [(&str, &str, Option<Service>); 11] = [
     ("python3", "python3", None),
     ("iptables", "iptables", None),
@@ -42,8 +43,8 @@ const PROGRAMS: [(&str, &str, Option<Service>); 11] = [
     ("javac", "default-jdk-headless", None),
 ];
 
-/// Sources of Go for examples and the APIs of servlets, with the package that has each. Sources come
-/// as packages here, since a module would be fetched by every build.
+/// Sources of Go for examples and the APIs of servlets, with the package that has each. Sources
+/// come as packages here, since a module would be fetched by every build.
 const SOURCES: [(&str, &str); 4] = [
     ("/usr/share/gocode/src/github.com/gomodule/redigo", "golang-github-gomodule-redigo-dev"),
     ("/usr/share/gocode/src/google.golang.org/grpc", "golang-google-grpc-dev"),

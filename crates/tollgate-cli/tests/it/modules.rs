@@ -1,4 +1,4 @@
-//! The modules for Go and Java, `bindings/go` and `bindings/java`: their own tests, with this program.
+//! The modules for Go and Java, `bindings/go` and `bindings/java`: their tests, with this program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

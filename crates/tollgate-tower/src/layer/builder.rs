@@ -18,15 +18,13 @@ use super::front::Front;
 use super::limits::LimitsFunction;
 use super::misconfigurations::{Misconfiguration, Misconfigurations, OnMisconfiguration};
 use super::refused::{OnRefused, Refused, RequestHead};
+use super::respond::RETRY_WHEN_UNAVAILABLE;
 use super::share::Times;
 use super::shared::Shared;
 use super::templates::Templates;
 use super::tollgate_layer::TollgateLayer;
 use crate::answer::{Answers, Profile};
 use crate::identity::{ClientAddress, Identity, PathReading, header_name};
-
-/// The default `Retry-After` when the store has failed: 1 s.
-pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 impl TollgateLayer<MemoryStore> {
     /// Limits for each client, by its peer address, counted in memory.

@@ -22,14 +22,14 @@ mod to_its_end;
 mod tollgate_layer;
 
 pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
-pub use builder::{Builder, RETRY_WHEN_UNAVAILABLE};
+pub use builder::Builder;
 pub use charge::{Charges, ResponseHead};
 pub use extensions::UnixPeer;
 pub use future::ResponseFuture;
 pub use holding::{HoldingBody, HoldingFuture, HoldingLayer, HoldingTollgate, Holds, Spent};
 pub use misconfigurations::Misconfiguration;
 pub use refused::{Refused, RequestHead};
-pub use respond::response;
+pub use respond::{RETRY_WHEN_UNAVAILABLE, response};
 pub use service::Tollgate;
 pub use share::Share;
 pub use templates::header_templates;

@@ -7,10 +7,12 @@ use http::Response;
 use tollgate::{Decision, LimitSet, Unit};
 use tollgate_policy::{Answer, Authority, Field, Outcome};
 
-use super::builder::RETRY_WHEN_UNAVAILABLE;
 use super::templates::{self, MAX_SUBJECT_BYTES};
 use crate::answer::{Answers, HeaderTemplate, Wire};
 use crate::identity::{Missing, Required, Why};
+
+/// The default `Retry-After` when the store has failed: 1 s.
+pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 /// The name in headers of limits that have no policy and no name.
 const USUAL_NAME: &str = "client";
@@ -25,9 +27,9 @@ const USUAL_NAME: &str = "client";
 /// use tollgate_policy::{Format, Gate, Policies};
 /// use tollgate_tower::answer::{Answers, Profile};
 ///
-/// let text = "version = 1\n[[policies]]\nname = \"api\"\n\
+/// let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
 ///             limits = [{ subject = \"user\", limit = \"1/m via gcra\" }]\n";
-/// let gate = Gate::new(MemoryStore::new(), Policies::parse(text, Format::Toml)?);
+/// let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
 /// # struct Ann;
 /// # impl tollgate_policy::Fields for Ann {
 /// #     fn field(&self, field: &tollgate_policy::Field) -> Option<std::borrow::Cow<'_, str>> {
