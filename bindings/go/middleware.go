@@ -84,6 +84,11 @@ func (l *limiter) question(r *http.Request) (*Question, *Refusal) {
 			question.Cost = MaxCost
 		}
 	}
+	if l.Units != nil {
+		if question.Units = l.Units(r); len(question.Units) == 0 {
+			return nil, nil
+		}
+	}
 	if !l.hasLimits() {
 		return l.byPolicies(r, question)
 	}

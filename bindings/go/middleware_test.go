@@ -299,6 +299,14 @@ func TestOptionsOfTheMiddleware(t *testing.T) {
 		visit(h, "/", "192.0.2.2:80", "X-Limits", "1/h").Code != 429 {
 		t.Error("limits by request")
 	}
+	tokens := Middleware(client, Options{
+		OnFailure: Deny, Limits: "9/h, 100/h of tokens via gcra",
+		Units: func(*http.Request) Units { return Units{"requests": 1, "tokens": 60} },
+	})(hello)
+	if visit(tokens, "/", "192.0.2.3:80").Code != 200 ||
+		visit(tokens, "/", "192.0.2.3:80").Code != 429 {
+		t.Error("units")
+	}
 	if strings.Join(decisions, " ") != "allowed denied" {
 		t.Error(decisions)
 	}
@@ -338,6 +346,8 @@ func TestOptionsThatAreWrongAreNamed(t *testing.T) {
 		"Policy":    {OnFailure: Deny, Limits: "1/h", Policy: "login"},
 		"Key":       {OnFailure: Deny, Key: func(*http.Request) string { return "" }},
 		"Hops":      {OnFailure: Deny, Client: ClientAddress{Hops: 40}},
+		"Units": {OnFailure: Deny, Cost: func(*http.Request) uint64 { return 1 },
+			Units: func(*http.Request) Units { return nil }},
 	} {
 		_, err := NewMiddleware(client, options)
 		if err == nil || !strings.HasPrefix(err.Error(), field+": ") {

@@ -35,6 +35,8 @@ type Options struct {
 
 	// Cost is that of a request; 0 is no limit. Without Cost it is 1, or that of the policies.
 	Cost func(*http.Request) uint64
+	// Units is the cost as an amount of each unit, in place of Cost; none is no limit.
+	Units func(*http.Request) Units
 	// Skip is true of requests that are not limited.
 	Skip func(*http.Request) bool
 	// Headers tell a client about its limits; Draft without it.
@@ -106,6 +108,8 @@ func (l *limiter) refuseMixed() error {
 			"Limits, LimitsFor and Keys")
 	case !l.hasLimits() && l.Key != nil:
 		return wrong("Key", "policies count by fields: give Fields, such as user, or Limits")
+	case l.Cost != nil && l.Units != nil:
+		return wrong("Units", "it gives the whole cost: leave Cost out")
 	case l.Key != nil && l.Keys != nil:
 		return wrong("Keys", "it gives all subjects: leave Key out")
 	case len(l.Limits) > MaxTextBytes:

@@ -173,6 +173,10 @@ class FilterTest {
         Tests.equal(visit().to("/health").with("X-Cost", "1").through(inner).status, 200);
         Tests.equal(visit().through(inner).status, 200);
         Tests.equal(outcomes, "[allowed, denied]");
+        var tokens = filter(tollgate, it -> it.limits("9/h, 100/h of tokens via gcra")
+            .units(request -> Map.of("requests", 1L, "tokens", 60L)));
+        Tests.equal(visit().through(tokens).status + " " + visit().through(tokens).status,
+            "200 429");
         var own = visit().from("192.0.2.9").with("X-Limits", "1/h");
         Tests.equal(own.through(outer).status + " " + own.through(outer).status, "200 429");
         var unlimited = filter(tollgate, it -> it.limits("1/h").key(request -> null));

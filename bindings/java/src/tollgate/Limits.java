@@ -53,6 +53,7 @@ public final class Limits<R> {
     private String policy;
     private Function<R, Map<String, String>> fields = request -> Map.of();
     private ToLongFunction<R> cost;
+    private Function<R, Map<String, Long>> units;
     private Predicate<R> skip = request -> false;
     private Headers headers = Headers.DRAFT;
     private BiConsumer<R, Decision> onDecision = (request, decision) -> { };
@@ -117,6 +118,12 @@ public final class Limits<R> {
     /** The cost of a request; 0 is not limited. */
     public Limits<R> cost(ToLongFunction<R> cost) {
         this.cost = cost;
+        return this;
+    }
+
+    /** The cost as an amount of each unit, in place of cost(); none is not limited. */
+    public Limits<R> units(Function<R, Map<String, Long>> units) {
+        this.units = units;
         return this;
     }
 
@@ -219,19 +226,23 @@ public final class Limits<R> {
 
     /** What to ask, or the refusal; neither where the request is not limited. */
     private Verdict question(R request) {
-        long units = cost == null ? 1 : Math.min(cost.applyAsLong(request), Question.MAX_COST);
-        if (units <= 0) return new Verdict(null, null, null);
+        long plain = cost == null ? 1 : Math.min(cost.applyAsLong(request), Question.MAX_COST);
+        var amounts = units == null ? null : units.apply(request);
+        if (plain <= 0 || amounts != null && amounts.isEmpty()) {
+            return new Verdict(null, null, null);
+        }
         Question question;
         if (limits == null && keys == null) {
             question = Question.by(described(request));
             if (policy != null) question = question.policy(policy);
-            if (cost != null) question = question.cost(units);
+            if (cost != null) question = question.cost(plain);
         } else {
             var parts = parts(request);
             if (parts == null) return new Verdict(null, refusal(Responses.unavailable()), null);
             if (parts.isEmpty()) return new Verdict(null, null, null);
-            question = Question.on(parts).cost(units).onFailure(onFailure);
+            question = Question.on(parts).cost(plain).onFailure(onFailure);
         }
+        if (amounts != null) question = question.cost(amounts);
         question = question.response(headers);
         return new Verdict(null, null, refunds ? question.receipt() : question);
     }
