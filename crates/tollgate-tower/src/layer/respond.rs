@@ -28,7 +28,7 @@ const USUAL_NAME: &str = "client";
 /// use tollgate_tower::answer::{Answers, Profile};
 ///
 /// let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
-///             limits = [{ subject = \"user\", limit = \"1/m via gcra\" }]\n";
+///             limits = [{ subject = \"user\", absent = \"deny\", limit = \"1/m via gcra\" }]\n";
 /// let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
 /// # struct Ann;
 /// # impl tollgate_policy::Fields for Ann {
