@@ -20,6 +20,7 @@ macro_rules! pages {
 const PAGES: &[(&str, &str, &str)] = pages! {
     "advise": "a limit from a log, and what a change would change",
     "benchmarks": "how fast it is, and the commands that measure it",
+    "calling": "calling an API that limits you: httpx, fetch, Rust",
     "clients": "a Redis Cluster from redis-cli, Python, Node",
     "cluster": "Redis Cluster and Sentinel",
     "code": "limits in code: per route, several subjects, proxies",
