@@ -4,6 +4,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use core::time::Duration;
 use std::error::Error as StdError;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 type AskOf<R> = dyn Fn(&R) -> Option<Ask<'static>> + Send + Sync;
+type WaitOf<T> = dyn Fn(&T) -> Option<Duration> + Send + Sync;
 
 /// A tower layer before a client: each request waits until its limits admit it, and is sent then.
 /// The requests of equal subjects are sent in the order of their arrival, and only the first of
@@ -46,13 +48,14 @@ type AskOf<R> = dyn Fn(&R) -> Option<Ask<'static>> + Send + Sync;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("throttle", "backpressure", "client", "pace"))]
-pub struct WaitingLayer<S, R> {
+pub struct WaitingLayer<S, R, T> {
     line: Arc<Line<S>>,
     waiting: Waiting,
     ask_of: Arc<AskOf<R>>,
+    wait_of: Option<Arc<WaitOf<T>>>,
 }
 
-impl<S: Store, R> WaitingLayer<S, R> {
+impl<S: Store, R, T> WaitingLayer<S, R, T> {
     /// Requests wait in this line, at most for the deadline: a [`Duration`](core::time::Duration),
     /// or a [`Waiting`].
     pub fn new(
@@ -60,25 +63,54 @@ impl<S: Store, R> WaitingLayer<S, R> {
         waiting: impl Into<Waiting>,
         ask_of: impl Fn(&R) -> Option<Ask<'static>> + Send + Sync + 'static,
     ) -> Self {
-        Self { line: Arc::new(line), waiting: waiting.into(), ask_of: Arc::new(ask_of) }
+        let (line, waiting, ask_of) = (Arc::new(line), waiting.into(), Arc::new(ask_of));
+        Self { line, waiting, ask_of, wait_of: None }
+    }
+
+    /// Learns from each response how long the service asks to wait: no turn of the same subjects
+    /// begins before ([`Line::back_off`]). [`wait_of`](crate::answer::wait_of) reads the headers of
+    /// a response. A response without a wait is `None`.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use http::{Request, Response};
+    /// use tollgate::{Limiter, Line};
+    /// use tollgate_tower::{WaitingLayer, answer::wait_of};
+    /// # let line = Line::new(Limiter::memory("20/s".parse()?), 100);
+    /// let layer = WaitingLayer::new(line, Duration::from_secs(60), |_: &Request<String>| {
+    ///     Some("api".into())
+    /// })
+    /// .learning(|response: &Response<String>| {
+    ///     wait_of(response.status(), response.headers(), SystemTime::now())
+    /// });
+    /// # let _ = layer;
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    #[must_use]
+    pub fn learning(
+        self,
+        wait_of: impl Fn(&T) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        Self { wait_of: Some(Arc::new(wait_of)), ..self }
     }
 }
 
-impl<S, R> Clone for WaitingLayer<S, R> {
+impl<S, R, T> Clone for WaitingLayer<S, R, T> {
     fn clone(&self) -> Self {
-        let Self { line, waiting, ask_of } = self;
-        Self { line: Arc::clone(line), waiting: *waiting, ask_of: Arc::clone(ask_of) }
+        let Self { line, waiting, ask_of, wait_of } = self;
+        let (line, ask_of) = (Arc::clone(line), Arc::clone(ask_of));
+        Self { line, waiting: *waiting, ask_of, wait_of: wait_of.clone() }
     }
 }
 
-impl<S, R> fmt::Debug for WaitingLayer<S, R> {
+impl<S, R, T> fmt::Debug for WaitingLayer<S, R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitingLayer").field("waiting", &self.waiting).finish_non_exhaustive()
     }
 }
 
-impl<S, R, I> Layer<I> for WaitingLayer<S, R> {
-    type Service = WaitingClient<I, S, R>;
+impl<S, R, T, I> Layer<I> for WaitingLayer<S, R, T> {
+    type Service = WaitingClient<I, S, R, T>;
 
     fn layer(&self, inner: I) -> Self::Service {
         WaitingClient { inner, layer: self.clone() }
@@ -86,18 +118,18 @@ impl<S, R, I> Layer<I> for WaitingLayer<S, R> {
 }
 
 /// A client whose requests wait for their turn, created by a [`WaitingLayer`].
-pub struct WaitingClient<I, S, R> {
+pub struct WaitingClient<I, S, R, T> {
     inner: I,
-    layer: WaitingLayer<S, R>,
+    layer: WaitingLayer<S, R, T>,
 }
 
-impl<I: Clone, S, R> Clone for WaitingClient<I, S, R> {
+impl<I: Clone, S, R, T> Clone for WaitingClient<I, S, R, T> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<I, S, R> fmt::Debug for WaitingClient<I, S, R> {
+impl<I, S, R, T> fmt::Debug for WaitingClient<I, S, R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WaitingClient")
     }
@@ -157,18 +189,18 @@ impl<T, E> Future for WaitingFuture<T, E> {
     }
 }
 
-impl<I, S, R> Service<R> for WaitingClient<I, S, R>
+impl<I, S, R, T> Service<R> for WaitingClient<I, S, R, T>
 where
-    I: Service<R> + Clone + Send + 'static,
+    I: Service<R, Response = T> + Clone + Send + 'static,
     I::Future: Send + 'static,
     I::Error: Send + 'static,
-    I::Response: Send + 'static,
     S: Store + 'static,
     R: Send + 'static,
+    T: Send + 'static,
 {
-    type Response = I::Response;
+    type Response = T;
     type Error = WaitingError<I::Error>;
-    type Future = WaitingFuture<I::Response, I::Error>;
+    type Future = WaitingFuture<T, I::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx).map_err(WaitingError::Client)
@@ -178,9 +210,10 @@ where
         // The call uses the service that was polled ready; the clone replaces it.
         let clone = self.inner.clone();
         let mut inner = core::mem::replace(&mut self.inner, clone);
-        let WaitingLayer { line, waiting, ask_of } = self.layer.clone();
+        let WaitingLayer { line, waiting, ask_of, wait_of } = self.layer.clone();
         WaitingFuture(Box::pin(async move {
-            if let Some(ask) = ask_of(&request) {
+            let ask = ask_of(&request);
+            if let Some(ask) = ask.clone() {
                 match line.until_ready(ask, waiting).await {
                     Ok(Some(decision)) if decision.is_allowed() => {}
                     Ok(Some(decision)) => {
@@ -190,7 +223,13 @@ where
                     Err(error) => return Err(WaitingError::Limiter(error)),
                 }
             }
-            inner.call(request).await.map_err(WaitingError::Client)
+            let response = inner.call(request).await.map_err(WaitingError::Client)?;
+            let wait = wait_of.and_then(|wait_of| wait_of(&response));
+            if let (Some(ask), Some(wait)) = (ask, wait) {
+                // The ask was valid before.
+                let _ = line.back_off(ask, wait);
+            }
+            Ok(response)
         }))
     }
 }

@@ -7,13 +7,16 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::time::Instant;
 use tollgate::{Ask, Limiter, Line, MemoryStore, TokioClock};
+use tollgate_tower::answer::wait_of;
 use tollgate_tower::{WaitingError, WaitingLayer};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 /// The times at which requests were sent, each with its number.
 type Sent = Arc<Mutex<Vec<(u64, Duration)>>>;
 
-fn layer(limits: &str, most: usize, deadline: u64) -> WaitingLayer<MemoryStore, Request<u64>> {
+type Waits = WaitingLayer<MemoryStore, Request<u64>, Response<()>>;
+
+fn layer(limits: &str, most: usize, deadline: u64) -> Waits {
     let store = MemoryStore::builder().clock(TokioClock::at_micros(1_800_000_000_000_000)).build();
     let line = Line::new(Limiter::new(limits.parse().unwrap(), store), most);
     WaitingLayer::new(line, Duration::from_secs(deadline), |request: &Request<u64>| {
@@ -25,7 +28,7 @@ fn layer(limits: &str, most: usize, deadline: u64) -> WaitingLayer<MemoryStore, 
 
 /// Sends 10 requests of two users at once, one user's after the other's.
 async fn send(
-    layer: &WaitingLayer<MemoryStore, Request<u64>>,
+    layer: &Waits,
 ) -> (Vec<(u64, Duration)>, Vec<Result<Response<()>, WaitingError<Infallible>>>) {
     let (sent, start) = (Sent::default(), Instant::now());
     let client = layer.layer(service_fn({
@@ -98,4 +101,27 @@ async fn what_cannot_be_sent_in_time_is_not_sent() {
     let long = "x".repeat(70_000);
     let failed = invalid.oneshot(request(&long, 0)).await;
     assert!(matches!(failed, Err(WaitingError::Limiter(_))), "{failed:?}");
+}
+
+/// A response that asks for a wait delays those of the same subject that come after.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_a_response_asks_for_is_learned() {
+    let layer = layer("100/s", 100, 60).learning(|response: &Response<()>| {
+        wait_of(response.status(), response.headers(), std::time::SystemTime::now())
+    });
+    let (start, times) = (Instant::now(), Arc::<Mutex<Vec<Duration>>>::default());
+    let client = layer.layer(service_fn({
+        let times = Arc::clone(&times);
+        move |request: Request<u64>| {
+            times.lock().unwrap().push(start.elapsed());
+            let status = if *request.body() == 0 { 429 } else { 200 };
+            let response = Response::builder().status(status).header("retry-after", "7");
+            async move { Ok::<_, Infallible>(response.body(()).unwrap()) }
+        }
+    }));
+    for (number, user) in [(0, "ann"), (1, "bob"), (2, "ann")] {
+        let request = Request::get("/").header("user", user).body(number).unwrap();
+        client.clone().oneshot(request).await.unwrap();
+    }
+    assert_eq!(*times.lock().unwrap(), [0, 0, 7].map(Duration::from_secs));
 }
