@@ -74,6 +74,11 @@ function flag(value, name) {
   return value;
 }
 
+/** An option that is a function, or nothing. */
+function callable(value, name) {
+  if (value !== undefined && typeof value !== "function") wrongType(value, name, "a function");
+}
+
 /** What aborts a call. */
 function abortSignal(value, name) {
   if (!(value instanceof AbortSignal)) wrongType(value, name, "an AbortSignal");
@@ -99,6 +104,7 @@ function options(value, known) {
 module.exports = {
   MAX_COST,
   abortSignal,
+  callable,
   flag,
   micros,
   options,

@@ -8,6 +8,8 @@ const { native, owned } = require("./native.js");
 /** Finds the client of a request by its address. */
 class ClientAddress {
   #number;
+  /** The headers that are read, in small letters. */
+  #names;
 
   constructor(given) {
     const known = ["proxies", "hops", "header", "ipv6Prefix"];
@@ -18,20 +20,27 @@ class ClientAddress {
     whole(ipv6Prefix, "ipv6Prefix", 32, 128);
     const clients = call(native.clients, { proxies, hops, header, ipv6Prefix });
     this.#number = owned(this, native.forgetClients, clients);
+    this.#names = native.clientHeaders(clients);
   }
 
   /**
    * The subject of a client: `ip:192.0.2.7`; undefined without an address. `headers` are those of
-   * Node: an object by name. `warn` gets each likely mistake once.
+   * Node, an object by name, or a `Headers`. `warn` gets each likely mistake once.
    */
   subject(peer, headers = {}, warn = console.warn) {
-    const lines = native.clientHeaders(this.#number).flatMap((name) => {
-      const value = headers[name];
-      return value === undefined ? [] : [value].flat().map((line) => [name, String(line)]);
-    });
+    const lines = [];
+    for (const name of this.#names) {
+      const value = typeof headers.get === "function" ? headers.get(name) : headers[name];
+      if (value === undefined || value === null) continue;
+      for (const line of [value].flat()) lines.push([name, String(line)]);
+    }
     const address = peer === null || peer === undefined ? undefined : String(peer);
     const { subject, warning } = call(native.findClient, this.#number, address, lines);
-    if (warning !== undefined && warning !== null) warn(warning);
+    if (warning !== undefined && warning !== null) {
+      // A header that is only a reason to warn is read until then.
+      this.#names = native.clientHeaders(this.#number);
+      warn(warning);
+    }
     return subject ?? undefined;
   }
 }

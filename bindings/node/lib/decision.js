@@ -138,6 +138,14 @@ class Decision {
     return detailsOf(this).limits;
   }
 
+  /**
+   * The receipt of the charge as text, for `Limiter.refund` in any process on the same store; null
+   * where nothing was charged.
+   */
+  get receipt() {
+    return detailsOf(this).receipt ?? null;
+  }
+
   toString() {
     return detailsOf(this).text;
   }

@@ -42,6 +42,11 @@ class Denied extends TollgateError {
     this.#limiter = limiter;
   }
 
+  /** Without its limiter, as a log or another thread can have it. */
+  toJSON() {
+    return { name: this.name, message: this.message, decision: this.decision };
+  }
+
   /** The status, headers and body of a response: 429, 422 or 503. */
   refusal(headers = "draft") {
     if (this.decision === null) return this.#limiter.unavailable();
@@ -51,12 +56,20 @@ class Denied extends TollgateError {
 
 const CLASSES = { LimitError, ArgumentError, HoldError, StoreError, TollgateError };
 
+/** Words of Rust in messages, and those of this package. */
+const WORDS = [
+  ["`Ask::reserve`", "`reserve`"],
+  ["with `ClientAddress::behind`", "with `proxies`"],
+  ["`requests=1,tokens=800`", "`{ requests: 1, tokens: 800 }`"],
+];
+
 /** The error of this package for one of the native module, whose code says which it is. */
 function raised(error) {
   const [name, ...marks] = String(error?.code).split(" ");
   const Class = CLASSES[name];
   if (Class === undefined) return error;
-  return new Class(error.message, {
+  const message = WORDS.reduce((text, words) => text.replace(...words), error.message);
+  return new Class(message, {
     transient: marks.includes("transient"),
     ambiguous: marks.includes("ambiguous"),
   });

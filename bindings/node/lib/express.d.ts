@@ -1,3 +1,4 @@
+/// <reference types="node" />
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Decision, Limiter, MiddlewareOptions } from "./index";
 
@@ -9,7 +10,7 @@ type Request = IncomingMessage & { ip?: string; tollgate?: Decision };
  */
 export function tollgate<Of extends IncomingMessage = Request>(
   limiter: Limiter,
-  options?: MiddlewareOptions<Of>,
+  options?: MiddlewareOptions<Of, ServerResponse>,
 ): (request: Of, response: ServerResponse, next: (error?: unknown) => void) => void;
 
 declare global {

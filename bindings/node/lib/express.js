@@ -1,34 +1,39 @@
 "use strict";
 // Middleware for Express, and for whatever calls `(request, response, next)`.
 
-const { judge, middlewareOptions } = require("./middleware.js");
+const { Guard } = require("./middleware.js");
+const { byName, tell, whenEnded } = require("./respond.js");
 
 /** The connection of a request; `req.ip` follows the setting `trust proxy`. */
 function connection(request) {
-  return { ip: request.ip, incoming: request };
+  const { ip, socket, headers } = request;
+  return { ip, peer: socket?.remoteAddress, headers };
 }
 
 /** Checks each request, and answers denied ones. The decision is in `req.tollgate`. */
 function tollgate(limiter, options) {
-  const settings = middlewareOptions(limiter, options, connection);
+  const guard = new Guard(limiter, options, connection);
   return function tollgate(request, response, next) {
-    limited(settings, request, response).then(
+    limited(guard, request, response).then(
       (passes) => passes && next(),
       (error) => next(error),
     );
   };
 }
 
-async function limited(settings, request, response) {
-  const { decision, refusal, headers } = await judge(settings, request, console.warn);
-  if (refusal === undefined) {
+async function limited(guard, request, response) {
+  const verdict = await guard.judge(request, request, console.warn);
+  const { decision, answer, told, after } = verdict;
+  tell(response, told);
+  if (answer === undefined) {
     request.tollgate = decision;
-    for (const [name, value] of headers) response.appendHeader(name, value);
+    if (after !== undefined) whenEnded(response, () => after(response));
     return true;
   }
-  for (const [name, value] of refusal.headers) response.appendHeader(name, value);
-  response.statusCode = refusal.status;
-  response.end(refusal.body);
+  if (response.headersSent) return false;
+  for (const [name, value] of byName(answer.headers)) response.setHeader(name, value);
+  response.statusCode = answer.status;
+  response.end(answer.body);
   return false;
 }
 

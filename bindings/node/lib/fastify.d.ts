@@ -1,8 +1,8 @@
-import type { FastifyPluginAsync, FastifyRequest } from "fastify";
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from "fastify";
 import type { Decision, Limiter, MiddlewareOptions } from "./index";
 
 /** The options of the plugin. */
-export interface TollgateOptions extends MiddlewareOptions<FastifyRequest> {
+export interface TollgateOptions extends MiddlewareOptions<FastifyRequest, FastifyReply> {
   limiter: Limiter;
 }
 
@@ -11,6 +11,12 @@ export interface TollgateOptions extends MiddlewareOptions<FastifyRequest> {
  * `request.tollgate`.
  */
 export const tollgate: FastifyPluginAsync<TollgateOptions>;
+
+/** The hook alone: for some routes, or as `preHandler`, which sees the body. */
+export function tollgateHook(
+  limiter: Limiter,
+  options?: MiddlewareOptions<FastifyRequest, FastifyReply>,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>;
 
 declare module "fastify" {
   interface FastifyRequest {

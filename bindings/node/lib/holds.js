@@ -2,7 +2,7 @@
 // Holds: units that are set aside, and slots that are taken.
 
 const { costOf, seconds } = require("./arguments.js");
-const { ArgumentError } = require("./errors.js");
+const { ArgumentError, call } = require("./errors.js");
 const { native, owned } = require("./native.js");
 
 /** What a commit did. */
@@ -42,6 +42,16 @@ class Hold {
   /** The decision, with its numbers. */
   get decision() {
     return this.#decision;
+  }
+
+  /** The hold as text, for `Limiter.restore` in any process on the same store; null on a denial. */
+  get text() {
+    return this.allowed ? call(native.holdText, this.#number) : null;
+  }
+
+  toJSON() {
+    const { allowed, fence, endUs, text } = this;
+    return { allowed, fence, endUs, text };
   }
 
   /** A number that rises with each hold of a count, to fence writes; null on a denial. */

@@ -7,5 +7,5 @@ import type { Decision, Limiter, MiddlewareOptions } from "./index";
  */
 export function tollgate(
   limiter: Limiter,
-  options?: MiddlewareOptions<Context>,
+  options?: MiddlewareOptions<Context, Response>,
 ): MiddlewareHandler<{ Variables: { tollgate?: Decision } }>;

@@ -1,25 +1,32 @@
 "use strict";
-// Middleware for Hono, on Node.
+// Middleware for Hono.
 
-const { judge, middlewareOptions } = require("./middleware.js");
+const { Guard } = require("./middleware.js");
+const { around } = require("./web.js");
 
 /** The connection of a request, which `@hono/node-server` has; other servers have none. */
 function connection(c) {
-  return { incoming: c.env?.incoming };
+  const incoming = c.env?.incoming;
+  return { peer: incoming?.socket?.remoteAddress, headers: incoming?.headers };
 }
 
 /** Checks each request, and answers denied ones. The decision is `c.get("tollgate")`. */
 function tollgate(limiter, options) {
-  const settings = middlewareOptions(limiter, options, connection);
+  const guard = new Guard(limiter, options, connection);
   return async function tollgate(c, next) {
-    const { decision, refusal, headers } = await judge(settings, c, console.warn);
-    if (refusal !== undefined) {
-      const { status, body } = refusal;
-      return new Response(body, { status, headers: refusal.headers });
+    let inner;
+    const response = await around(guard, { request: c, carrier: c }, async (decision) => {
+      c.set("tollgate", decision);
+      await next();
+      inner = c.res;
+      return inner;
+    });
+    if (inner === undefined) return response;
+    if (response !== inner) {
+      // Hono would write the old headers over the new ones.
+      c.res = undefined;
+      c.res = response;
     }
-    c.set("tollgate", decision);
-    await next();
-    for (const [name, value] of headers) c.header(name, value, { append: true });
     return undefined;
   };
 }

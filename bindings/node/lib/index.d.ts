@@ -1,7 +1,17 @@
+/// <reference lib="esnext.disposable" />
 /** Exact rate limiting: several limits in one check, in memory, SQLite, Redis, Redis Cluster. */
 
 /** The version of the package. */
 export const version: string;
+
+/**
+ * Signs a receipt or a hold, as the service does with `TOLLGATE_RECEIPT_KEY`: its own can be used
+ * here, and those of here there. `key` has at least 32 bytes.
+ */
+export function sign(text: string, key: string | Uint8Array): string;
+
+/** The text that was signed with this key. It throws an `ArgumentError` for any other. */
+export function verify(signed: string, key: string | Uint8Array): string;
 
 /** How the client of a request is found: see `docs/identity.md`. */
 export interface ClientOptions {
@@ -28,7 +38,7 @@ export class ClientAddress {
    */
   subject(
     peer: string | null | undefined,
-    headers?: Record<string, string | string[] | undefined>,
+    headers?: Record<string, string | string[] | undefined> | globalThis.Headers,
     warn?: (message: string) => void,
   ): string | undefined;
 }
@@ -101,6 +111,12 @@ export class Decision {
   get limits(): readonly LimitReport[];
   /** The store's time of the decision, in microseconds since 1970. */
   get atUs(): number;
+  /**
+   * The receipt of the charge as text, for `Limiter.refund` in any process on the same store; null
+   * where nothing was charged. Who can write such a text can refund what was never charged: `sign`
+   * it where it leaves your control.
+   */
+  get receipt(): string | null;
   /** One line for humans. */
   toString(): string;
   /** Every field, in the words and units of the service. */
@@ -162,6 +178,9 @@ interface Hold {
   get fence(): number | null;
   /** When it was first to end by itself, in microseconds since 1970 by the store's clock. */
   get endUs(): number | null;
+  /** The hold as text, for `Limiter.restore` in any process on the same store; null on a denial. */
+  get text(): string | null;
+  toJSON(): Record<string, unknown>;
   /** Lets it last `ttl` seconds from now. False when it is not open any more. */
   renew(ttl?: number): Promise<boolean>;
 }
@@ -173,6 +192,8 @@ export class Reservation implements Hold {
   get decision(): Decision;
   get fence(): number | null;
   get endUs(): number | null;
+  get text(): string | null;
+  toJSON(): Record<string, unknown>;
   renew(ttl?: number): Promise<boolean>;
   /** Adds what was used. The end charges the sum. */
   use(units: Cost): void;
@@ -182,6 +203,7 @@ export class Reservation implements Hold {
   cancel(): Promise<Settled>;
   /** Charges the sum of `use`, unless it was settled before. `await using` calls it. */
   end(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** Slots that `Limiter.acquire` took, or its denial. */
@@ -191,9 +213,12 @@ export class Slot implements Hold {
   get decision(): Decision;
   get fence(): number | null;
   get endUs(): number | null;
+  get text(): string | null;
+  toJSON(): Record<string, unknown>;
   renew(ttl?: number): Promise<boolean>;
   /** Gives the slots back. True when they were held until now. `await using` calls it. */
   release(): Promise<boolean>;
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** Limits, parsed once: for checks over several subjects. */
@@ -204,6 +229,8 @@ export class Limits {
   /** The name of the policy, within which they count; null without one. */
   get policy(): string | null;
   toString(): string;
+  /** The text. */
+  toJSON(): string;
 }
 
 /** A clock that only moves when a test moves it. */
@@ -242,7 +269,12 @@ export class Limiter {
   get limits(): string;
   /** The name of the policy, within which it counts; null without one. */
   get policy(): string | null;
-  /** Checks every limit, and charges the cost if all admit. */
+  /** Whether `check` admits: a yes or no, where the numbers are not asked for. */
+  allows(subject: string, cost?: Cost): Promise<boolean>;
+  /**
+   * Checks every limit, and charges the cost if all admit. The result is an object also for a
+   * denial: ask its `allowed`.
+   */
   check(subject: string, cost?: Cost): Promise<Decision>;
   /** `check` in memory, which answers at once. */
   checkSync(subject: string, cost?: number): Decision;
@@ -285,8 +317,16 @@ export class Limiter {
   ): Promise<Decision>;
   /** Charges a cost that became known afterwards, also beyond the limits. */
   charge(subject: string, cost: Cost): Promise<Charged[]>;
-  /** Gives back what a decision charged, once, and only what still counts of it. */
-  refund(decision: Decision): Promise<Refund>;
+  /**
+   * Gives back what a decision charged, once, and only what still counts of it. `decision` is the
+   * decision, or its `receipt`.
+   */
+  refund(decision: Decision | string): Promise<Refund>;
+  /**
+   * The hold of a text, which may come from another process on the same store. Its `decision` is
+   * null.
+   */
+  restore(hold: string): Omit<Reservation, "decision"> | Omit<Slot, "decision">;
   /** Deletes the count of a subject. True when there was one. */
   reset(subject: string): Promise<boolean>;
   /**
@@ -323,15 +363,17 @@ export class Limiter {
   /**
    * A function that checks before each call of another. `key` is a subject, or makes one of the
    * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it
-   * throws `Denied`. While the store cannot answer, calls go on with `onFailure: "allow"`, throw
-   * `Denied` with `"deny"`, and without it a `StoreError`.
+   * throws `Denied`. `onDecision` sees each decision, before the call. While the store cannot answer,
+   * calls go on with `onFailure: "allow"`, throw `Denied` with `"deny"`, and without it a
+   * `StoreError`.
    */
   limit<Words extends unknown[], Result, Other = never>(
     key: string | ((...words: Words) => string),
     limited: (...words: Words) => Result,
     options?: {
       cost?: Cost | ((...words: Words) => Cost);
-      onDenied?: (decision: Decision) => Other;
+      onDenied?: (decision: Decision, ...words: Words) => Other;
+      onDecision?: (decision: Decision, ...words: Words) => unknown;
       onFailure?: "allow" | "deny";
     },
   ): (...words: Words) => Promise<Awaited<Result> | Awaited<Other>>;
@@ -343,6 +385,7 @@ export class Limiter {
   unavailable(retryAfter?: number): Refusal;
   /** Closes the store, once the questions that are under way have their answers. */
   close(): void;
+  [Symbol.dispose](): void;
 }
 
 /** The base of all errors of this package, but for `TypeError` on wrong types. */
@@ -374,15 +417,52 @@ export class Denied extends TollgateError {
   readonly decision: Decision | null;
   /** The status, headers and body of a response: 429, 422 or 503. */
   refusal(headers?: Profile): Refusal;
+  /** Without its limiter, as a log or another thread can have it. */
+  toJSON(): Record<string, unknown>;
 }
 
-/** The options of the middleware. `Request` is what the framework passes. */
-export interface MiddlewareOptions<Request> {
-  /** The subject of a request; undefined or null: not limited. By default, and with a
-   * `ClientAddress`, it is the client's address, without which a request gets a 503. */
-  key?:
-    | ClientAddress
-    | ((request: Request) => string | null | undefined | Promise<string | null | undefined>);
+/** A value, now or later. */
+type Later<T> = T | Promise<T>;
+
+/**
+ * The subject of a request, or several that are decided together, all or nothing. Undefined and null
+ * are nobody: not limited.
+ */
+export type Key = string | null | undefined | readonly (
+  string | readonly [string, Limits] | null | undefined
+)[];
+
+/** A response of your own. What it does not set is that of the refusal. */
+export interface Answer {
+  status?: number;
+  headers?: Record<string, string> | Iterable<readonly [string, string]>;
+  /** Text, bytes, or what is written as JSON. */
+  body?: unknown;
+}
+
+/** The options of the middleware. `Request` and `Response` are what the framework passes. */
+export interface MiddlewareOptions<Request, Response = unknown> {
+  /** Who a request counts for. By default, and with a `ClientAddress`, it is the client's address,
+   * without which a request gets a 503. */
+  key?: ClientAddress | ((request: Request) => Later<Key>);
+  /** The limits of a request; undefined and null for those of the limiter. */
+  limits?: (request: Request) => Later<string | Limits | null | undefined>;
+  /** The cost of a request: 1 by default, and for 0 it is not limited. */
+  cost?: Cost | ((request: Request) => Later<Cost>);
+  /** Whether a request is not limited. */
+  skip?: (request: Request) => Later<boolean>;
+  /** The response to a denied request; undefined for the usual one, which is `refusal`. */
+  onDenied?: (
+    request: Request,
+    decision: Decision,
+    refusal: Refusal,
+  ) => Later<Answer | globalThis.Response | null | undefined | void>;
+  /** Whether the charge is given back, when there is a response. */
+  refundWhen?: (response: Response, request: Request) => Later<boolean>;
+  /** What is charged in addition, when there is a response. */
+  extraCost?: (response: Response, request: Request) => Later<Cost | null | undefined | void>;
+  /** Sees each decision, for counts and logs. */
+  onDecision?: (request: Request, decision: Decision) => Later<unknown>;
   /** The headers that tell a client about its limits. By default `draft`. */
   headers?: Profile;
   /**

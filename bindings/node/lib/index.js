@@ -15,6 +15,7 @@ const { Reservation, Slot } = require("./holds.js");
 const { Limiter } = require("./limiter.js");
 const { Limits, ManualClock } = require("./limits.js");
 const { native } = require("./native.js");
+const { sign, verify } = require("./sign.js");
 
 const version = native.version();
 
@@ -32,5 +33,7 @@ module.exports = {
   Slot,
   StoreError,
   TollgateError,
+  sign,
+  verify,
   version,
 };

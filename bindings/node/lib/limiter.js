@@ -4,6 +4,7 @@
 const { inspect } = require("node:util");
 const {
   abortSignal,
+  callable,
   costOf,
   flag,
   options,
@@ -19,6 +20,7 @@ const { Reservation, Slot, settledOf } = require("./holds.js");
 const { anyClock, anyLimits, numberOfLimits } = require("./limits.js");
 const { Lines } = require("./line.js");
 const { ask, native, owned, write } = require("./native.js");
+const { followTime, timeNow, whenTimeChanges } = require("./time.js");
 
 /** The most subjects of one check, as of the engine. */
 const MAX_SUBJECTS = 16;
@@ -31,30 +33,54 @@ const QUESTION = {
   ttl: 0,
   hold: 0,
   id: undefined,
+  receipt: undefined,
   maker: 0,
   numbers: [],
 };
+
+/** What a closed limiter does before each question. */
+function refuse() {
+  throw new TollgateError("the limiter is closed");
+}
 
 /** Limits and the store that counts them. */
 class Limiter {
   #number;
   #isMemory;
-  #isClosed = false;
   #described;
   #handle;
   #lines;
+  /** How it is opened, again where a test stops the time. */
+  #opened;
+  /** What comes before each question: usually nothing. */
+  #before;
 
   constructor(limits, settings) {
     const { store = "memory://", policy, clock } = options(settings, ["store", "policy", "clock"]);
     const parsed = anyLimits(limits);
     text(store, "store");
     if (policy !== undefined) text(policy, "policy");
-    const clockNumber = anyClock(clock);
+    anyClock(clock);
+    this.#opened = { parsed, policy, store };
+    this.#open(clock === undefined ? timeNow() : { clock });
+    if (clock === undefined) followTime(this);
+  }
+
+  static {
+    whenTimeChanges((limiter, time) => {
+      if (limiter.#before === refuse) return;
+      native.close(limiter.#number);
+      limiter.#open(time);
+    });
+  }
+
+  #open({ clock, before, lines = clock }) {
+    const { parsed, policy, store } = this.#opened;
     const given = numberOfLimits(parsed);
     const within = policy === undefined ? given : call(native.limitsInPolicy, given, policy);
     try {
       this.#described = native.describeLimits(within);
-      this.#number = call(native.open, within, store, clockNumber);
+      this.#number = call(native.open, within, store, anyClock(clock));
     } finally {
       if (within !== given) native.forgetLimits(within);
     }
@@ -62,7 +88,8 @@ class Limiter {
     this.#handle = { number: this.#number };
     owned(this.#handle, native.forgetLimiter, this.#number);
     this.#isMemory = native.kind(this.#number) === "memory";
-    this.#lines = new Lines(clock);
+    this.#lines = new Lines(lines);
+    this.#before = before;
   }
 
   /** Whether it counts in the memory of this process, which answers at once. */
@@ -80,10 +107,6 @@ class Limiter {
     return this.#described.policy ?? null;
   }
 
-  #isOpen() {
-    if (this.#isClosed) throw new TollgateError("the limiter is closed");
-  }
-
   /** Checks every limit, and charges the cost if all admit. */
   check(subject, cost = 1) {
     // Not `async`, which takes longer, and without a function that would keep the arguments.
@@ -98,7 +121,7 @@ class Limiter {
 
   #checkLater(subject, cost) {
     try {
-      this.#isOpen();
+      this.#before?.();
       text(subject, "subject");
       units(cost, "cost");
     } catch (error) {
@@ -112,7 +135,7 @@ class Limiter {
 
   /** `check` in memory, which answers at once. */
   checkSync(subject, cost = 1) {
-    if (this.#isClosed) this.#isOpen();
+    if (this.#before !== undefined) this.#before();
     if (typeof subject !== "string") text(subject, "subject");
     units(cost, "cost");
     try {
@@ -126,7 +149,7 @@ class Limiter {
   }
 
   #ask(question, read) {
-    this.#isOpen();
+    this.#before?.();
     const request = { ...QUESTION, ...question };
     if (this.#isMemory) return read(call(native.answer, this.#number, request));
     return ask((place) => native.start(this.#number, place, request), read);
@@ -146,6 +169,11 @@ class Limiter {
       { ...question, subjects: parts.subjects, limits: parts.limits },
       () => new Decision(this.#handle, { ...parts, amounts: question.amounts }),
     );
+  }
+
+  /** Whether `check` admits: the decision as a yes or no. */
+  async allows(subject, cost = 1) {
+    return (await this.check(subject, cost)).allowed;
   }
 
   /**
@@ -181,10 +209,14 @@ class Limiter {
 
   /** Gives back what a decision charged, once, and only what still counts of it. */
   async refund(decision) {
-    if (!isDecision(decision)) wrongType(decision, "decision", "a Decision");
+    const reply = ({ already, given, left }) => ({ already, given, left });
+    if (typeof decision === "string") {
+      return this.#ask({ ask: "refund", receipt: text(decision, "receipt") }, reply);
+    }
+    if (!isDecision(decision)) wrongType(decision, "decision", "a Decision, or its receipt");
     const { subjects, limits, amounts, numbers, limiter } = madeOf(decision);
     const question = { ask: "refund", subjects, limits, amounts, numbers, maker: limiter };
-    return this.#ask(question, ({ already, given, left }) => ({ already, given, left }));
+    return this.#ask(question, reply);
   }
 
   /** Deletes the count of a subject. True when there was one. */
@@ -242,6 +274,13 @@ class Limiter {
     return this.#ask({ ...question, ...words }, ({ flag }) => flag);
   }
 
+  /** The hold of a text, which may come from another process. Its `decision` is null. */
+  restore(hold) {
+    const { isSlot, ...reply } = call(native.savedHold, text(hold, "hold"));
+    const Kind = isSlot ? Slot : Reservation;
+    return new Kind((question, read) => this.#ask(question, read), null, reply);
+  }
+
   /** Asks for a hold. If `given` aborts before the answer, the hold is given back. */
   #hold(question, read, given) {
     if (given === undefined) return this.#ask(question, read);
@@ -272,20 +311,21 @@ class Limiter {
   /**
    * A function that checks before each call of another. `key` is a subject, or makes one of the
    * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it
-   * throws `Denied`. While the store cannot answer, calls go on with `onFailure: "allow"`, throw
-   * `Denied` with `"deny"`, and without it a `StoreError`.
+   * throws `Denied`. `onDecision` sees each decision, before the call. While the store cannot answer,
+   * calls go on with `onFailure: "allow"`, throw `Denied` with `"deny"`, and without it a
+   * `StoreError`.
    */
   limit(key, limited, given) {
-    const { cost = 1, onDenied, onFailure } = options(given, ["cost", "onDenied", "onFailure"]);
+    const known = ["cost", "onDenied", "onDecision", "onFailure"];
+    const { cost = 1, onDenied, onDecision, onFailure } = options(given, known);
     const failures = new Failures(onFailure);
     if (typeof key !== "function" && typeof key !== "string") {
       wrongType(key, "key", "a string or a function");
     }
     if (typeof limited !== "function") wrongType(limited, "limited", "a function");
     if (typeof cost !== "function") costOf(cost, "cost");
-    if (onDenied !== undefined && typeof onDenied !== "function") {
-      wrongType(onDenied, "onDenied", "a function");
-    }
+    callable(onDenied, "onDenied");
+    callable(onDecision, "onDecision");
     const of = (value, words) => (typeof value === "function" ? value(...words) : value);
     const limiter = this;
     return async function (...words) {
@@ -298,9 +338,10 @@ class Limiter {
         return limited.apply(this, words);
       }
       failures.answered(console.warn);
+      if (onDecision !== undefined) await onDecision(decision, ...words);
       if (decision.allowed) return limited.apply(this, words);
       if (onDenied === undefined) throw new Denied(decision, limiter);
-      return onDenied(decision);
+      return onDenied(decision, ...words);
     };
   }
 
@@ -323,8 +364,8 @@ class Limiter {
 
   /** Closes the store, once the questions that are under way have their answers. */
   close() {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+    if (this.#before === refuse) return;
+    this.#before = refuse;
     native.close(this.#number);
   }
 

@@ -41,6 +41,10 @@ class Limits {
   toString() {
     return call(native.describeLimits, this.#number).text;
   }
+
+  toJSON() {
+    return this.toString();
+  }
 }
 
 /** A clock that only moves when a test moves it. */
@@ -71,13 +75,42 @@ class ManualClock {
   }
 }
 
+/** The most texts that are kept parsed. */
+const MAX_PARSED = 1000;
+
+/** Limits that come as text again and again, within a policy. */
+class ParsedLimits {
+  #policy;
+  #known = new Map();
+
+  constructor(policy) {
+    this.#policy = policy;
+  }
+
+  /** The limits of a text, or those that were parsed. */
+  of(value) {
+    if (isLimits(value)) return value;
+    const known = this.#known.get(value);
+    if (known !== undefined) return known;
+    const limits = new Limits(value, this.#policy);
+    if (this.#known.size >= MAX_PARSED) this.#known.clear();
+    this.#known.set(value, limits);
+    return limits;
+  }
+}
+
+/** Whether a value is limits that were parsed. */
+function isLimits(value) {
+  return numbered(value, numberOfLimits) !== undefined;
+}
+
 function numbered(value, numberOf) {
   return typeof value === "object" && value !== null ? numberOf(value) : undefined;
 }
 
 /** Limits as they are passed: text, or limits that were parsed. */
 function anyLimits(value) {
-  if (numbered(value, numberOfLimits) !== undefined) return value;
+  if (isLimits(value)) return value;
   if (typeof value !== "string") wrongType(value, "limits", "a string or Limits");
   return new Limits(value);
 }
@@ -92,7 +125,9 @@ function anyClock(value) {
 module.exports = {
   Limits,
   ManualClock,
+  ParsedLimits,
   anyClock,
   anyLimits,
+  isLimits,
   numberOfLimits: (it) => numberOfLimits(it),
 };

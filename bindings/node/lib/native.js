@@ -14,6 +14,9 @@ const shared = new ArrayBuffer(LONGEST * 8);
 /** The numbers of the last decision, in an array that the native module writes. */
 const numbers = new Float64Array(shared);
 
+/** That of Node: fake timers of a test have another. */
+const { nextTick } = process;
+
 /** Those who wait for an answer, by place. */
 const waiting = [];
 
@@ -79,11 +82,12 @@ const isPart = () => asked >= Math.min(MOST, Math.max(LEAST, open >> 2));
 
 /**
  * A promise for an answer. `start` asks for it, with the place of who waits; `read` makes the
- * result of the reply.
+ * result of the reply, and `raised` the error.
  */
-function ask(start, read) {
-  return new Promise((resolve, reject) => {
+function ask(start, read, raised) {
+  return new Promise((resolve, fail) => {
     const place = free.length > 0 ? free.pop() : waiting.length;
+    const reject = (error) => fail(raised(error));
     waiting[place] = { resolve, reject, read };
     if (open === 0) alive.ref();
     open += 1;
@@ -91,7 +95,7 @@ function ask(start, read) {
       start(place);
     } catch (error) {
       leave(place);
-      reject(raised(error));
+      reject(error);
       return;
     }
     asked += 1;
@@ -100,7 +104,7 @@ function ask(start, read) {
     if ((open === 1 && before <= 1) || isPart()) turn();
     if (!willEnd) {
       willEnd = true;
-      process.nextTick(end);
+      nextTick(end);
     }
   });
 }
@@ -118,7 +122,7 @@ function give(first) {
       try {
         resolve(read(native.arrived()));
       } catch (error) {
-        reject(raised(error));
+        reject(error);
       }
     }
   }
@@ -187,7 +191,23 @@ function write(limiter, subject, cost) {
   return true;
 }
 
-native.attach(Buffer.from(shared), incoming, () => give(native.turn()));
+/** Where the native module has the bridge to it. */
+const BRIDGE = Symbol.for("tollgate-limiter.bridge");
+
+/**
+ * The bridge of this thread. Several copies of these files share it, as after `jest.resetModules()`:
+ * the native module writes one array. Each test file of Jest has a realm of its own, and then the
+ * one before has ended.
+ */
+function bridgeOf() {
+  if (native[BRIDGE]?.realm !== globalThis) {
+    native.attach(Buffer.from(shared), incoming, () => give(native.turn()));
+    native[BRIDGE] = { realm: globalThis, ask, numbers, write };
+  }
+  return native[BRIDGE];
+}
+
+const bridge = bridgeOf();
 
 const collected = new FinalizationRegistry(({ forget, number }) => forget(number));
 
@@ -197,4 +217,10 @@ function owned(object, forget, number) {
   return number;
 }
 
-module.exports = { ask, native, numbers, owned, write };
+module.exports = {
+  ask: (start, read) => bridge.ask(start, read, raised),
+  native,
+  numbers: bridge.numbers,
+  owned,
+  write: bridge.write,
+};

@@ -66,6 +66,8 @@ pub(crate) struct Details {
     pub text: String,
     /// Every field, as the service answers them.
     pub json: String,
+    /// The receipt of the charge as text; none where nothing was charged.
+    pub receipt: Option<String>,
     /// The capacity of the binding limit, in units.
     pub limit: f64,
     /// The unit of that and of the remaining number.
@@ -129,6 +131,7 @@ pub(crate) fn details(made: Made) -> Result<Details> {
     made.with(|_, decision| Details {
         text: decision.to_string(),
         json: tollgate_binding::json(decision),
+        receipt: decision.receipt().map(|receipt| receipt.to_string()),
         limit: number(decision.limit()),
         unit: decision.unit().name().to_owned(),
         binding: u32::try_from(decision.binding_place()).unwrap_or(u32::MAX),

@@ -12,6 +12,7 @@ use crate::error::{self, Result};
 use crate::handles::Handled;
 use crate::numbers::whole;
 use crate::response::{Refusal, lines, pairs};
+use crate::templates::Templates;
 
 fn answers(profile: &str) -> Result<Answers> {
     tollgate_binding::answers(profile).map_err(error::raised)
@@ -23,9 +24,9 @@ pub(crate) fn headers(made: Made, profile: String) -> Result<Vec<Vec<String>>> {
     let answers = answers(&profile)?;
     made.with(|limiter, decision| {
         let mut map = HeaderMap::new();
-        answers.mark(&mut map, &[&limiter.template], decision);
-        pairs(tollgate_binding::pairs(&map))
-    })
+        answers.mark(&mut map, &Templates::of(limiter, decision)?.all(limiter), decision);
+        Ok(pairs(tollgate_binding::pairs(&map)))
+    })?
 }
 
 /// The response to a denied request; none if it was admitted.
@@ -33,9 +34,10 @@ pub(crate) fn headers(made: Made, profile: String) -> Result<Vec<Vec<String>>> {
 pub(crate) fn refusal(made: Made, profile: String) -> Result<Option<Refusal>> {
     let answers = answers(&profile)?;
     made.with(|limiter, decision| {
-        let refused = answers.refused(Wire::Http, &[&limiter.template], decision);
-        refused.map(|it| tollgate_binding::Refusal::from(it).into())
-    })
+        let own = Templates::of(limiter, decision)?;
+        let refused = answers.refused(Wire::Http, &own.all(limiter), decision);
+        Ok(refused.map(|it| tollgate_binding::Refusal::from(it).into()))
+    })?
 }
 
 /// The response where the store could not answer. The wait is in seconds.

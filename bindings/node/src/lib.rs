@@ -21,4 +21,6 @@ mod reply;
 mod request;
 mod response;
 mod ruling;
+mod saved;
 mod tap;
+mod templates;

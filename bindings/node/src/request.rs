@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use napi_derive::napi;
-use tollgate::{Cost, Hold, Patience, Reserve};
+use tollgate::{Cost, Hold, ParseError, Patience, Reserve};
 use tollgate_binding::{HoldRef, Limiter, Operation, argument};
 
 use crate::amounts::{Amount, asked, cost_of};
 use crate::decision;
-use crate::error::{self, Result};
+use crate::error::{self, Raised, Result};
 use crate::handles::Handled as _;
 use crate::limits::parts;
 use crate::numbers::whole;
@@ -39,6 +39,8 @@ pub(crate) struct Request {
     pub kind: Option<String>,
     /// How the caller waits.
     pub waiting: Option<String>,
+    /// A receipt as text.
+    pub receipt: Option<String>,
     /// The number of the limiter that made a decision.
     pub maker: u32,
     /// The numbers of the decision.
@@ -59,6 +61,7 @@ pub(crate) fn read(request: Request) -> Result<Operation> {
         id,
         kind,
         waiting,
+        receipt,
         maker,
         numbers,
     } = request;
@@ -90,14 +93,17 @@ pub(crate) fn read(request: Request) -> Result<Operation> {
         }
         "charge" => Operation::Charge { subject: subject(), cost },
         "reset" => Operation::Reset { subject: subject() },
-        "refund" => {
-            let maker = Limiter::find(maker)?;
-            let mut receipt = None;
-            let cost = asked(amounts.as_deref())?;
-            decision::with(&maker, (&parts, cost), &numbers, |it| receipt = it.receipt())?;
-            let none = "decision charged nothing, so there is nothing to refund";
-            Operation::Refund(Box::new(receipt.ok_or_else(|| error::argument(none))?))
-        }
+        "refund" => Operation::Refund(Box::new(match receipt {
+            Some(text) => text.parse().map_err(|it| damaged("receipt", &it))?,
+            None => {
+                let maker = Limiter::find(maker)?;
+                let mut receipt = None;
+                let cost = asked(amounts.as_deref())?;
+                decision::with(&maker, (&parts, cost), &numbers, |it| receipt = it.receipt())?;
+                let none = "decision charged nothing, so there is nothing to refund";
+                receipt.ok_or_else(|| error::argument(none))?
+            }
+        })),
         "reserve" => {
             let reserve = Reserve::from(ttl.unwrap_or_default());
             let reserve = if flag { reserve.charging() } else { reserve };
@@ -112,4 +118,9 @@ pub(crate) fn read(request: Request) -> Result<Operation> {
         "renew" => Operation::Renew(settled()?, ttl),
         other => return Err(error::other(format!("there is no question `{other}`"))),
     })
+}
+
+/// The error for a text that is not what it should be. No message repeats it.
+pub(crate) fn damaged(name: &str, error: &ParseError) -> Raised {
+    error::argument(format!("{name}: {}: {}", error.what(), error.remedy()))
 }

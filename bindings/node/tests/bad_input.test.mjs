@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as tollgate from "tollgate-limiter";
-import { ArgumentError, LimitError, Limiter, Limits, ManualClock, StoreError } from "tollgate-limiter";
+import { ArgumentError, ClientAddress, LimitError, Limiter, Limits } from "tollgate-limiter";
+import { ManualClock, StoreError } from "tollgate-limiter";
 import { tollgate as express } from "tollgate-limiter/express";
 import { tollgate as hono } from "tollgate-limiter/hono";
 import { NO_REDIS, redis, unique } from "./support.mjs";
@@ -230,7 +231,7 @@ test("options that are unknown are named", async () => {
   await refuses(() => plain.checkAll(["a"], 1, { part: true }), ArgumentError, "`part`: it takes");
   await refuses(() => plain.peek("a", 1, { partial: 1 }), TypeError, "partial must be a boolean");
   await refuses(() => plain.reserve("a", 1, 9, { ttl: 1 }), ArgumentError, "`ttl`: it takes");
-  await refuses(() => express(plain, { keys: 1 }), ArgumentError, "`keys`: it takes key, headers");
+  await refuses(() => express(plain, { keys: 1 }), ArgumentError, "`keys`: it takes key, cost, headers");
 });
 
 test("other arguments", async () => {
@@ -242,7 +243,8 @@ test("other arguments", async () => {
   await refuses(() => new Limiter("1/s", { clock: {} }), TypeError, "clock must be a ManualClock");
   await refuses(() => plain.headers(decision, "x"), ArgumentError, "headers is");
   await refuses(() => plain.headers({}), TypeError, "decision must be a Decision, not object");
-  await refuses(() => plain.refund(null), TypeError, "decision must be a Decision, not null");
+  const charged = "decision must be a Decision, or its receipt, not null";
+  await refuses(() => plain.refund(null), TypeError, charged);
   const client = (options) => new tollgate.ClientAddress(options);
   await refuses(() => client({ proxies: "10.0.0.1/8" }), ArgumentError, "proxies: ");
   await refuses(() => client({ proxies: 4 }), TypeError, "proxies must be a string");
@@ -324,4 +326,16 @@ test("what is stolen from an object does nothing", async () => {
     TypeError,
     "",
   );
+});
+
+test("messages are in the words of JavaScript", async () => {
+  const limiter = new Limiter("5/h");
+  await refuses(() => limiter.acquire("a"), ArgumentError, "or reserve units (`reserve`)");
+  await refuses(
+    () => limiter.check("a", { requests: 0 }),
+    ArgumentError,
+    "as in `{ requests: 1, tokens: 800 }`",
+  );
+  const wrong = { proxies: "10.0.0.0/8", hops: 2, header: "x-real-ip" };
+  await refuses(() => new ClientAddress(wrong), ArgumentError, "their networks, with `proxies`");
 });

@@ -52,7 +52,7 @@ test("a client is found as the vectors state", () => {
 /** The status that the middleware answers, and undefined where the request passes. */
 function asked(middleware, request) {
   return new Promise((resolve, reject) => {
-    const response = { appendHeader() {}, end: () => resolve(response.statusCode) };
+    const response = { getHeader() {}, setHeader() {}, end: () => resolve(response.statusCode) };
     middleware(request, response, (error) => (error ? reject(error) : resolve(undefined)));
   });
 }

@@ -64,15 +64,30 @@ test("the types name what is there", () => {
 
 test("a program with types is accepted, and a wrong one is not", () => {
   const tsc = join(HERE, "node_modules/.bin/tsc");
-  const words = "--noEmit --strict --skipLibCheck false --target es2022 --module node16".split(" ");
-  const check = (file) => spawnSync(tsc, [...words, file], { cwd: HERE, encoding: "utf8" });
-  const right = check("tests/types/right.mts");
-  assert.equal(right.status, 0, right.stdout);
+  const words = "--noEmit --strict --target es2022 --module node16 --experimentalDecorators";
+  const check = (file, ...more) =>
+    spawnSync(tsc, [...words.split(" "), file, ...more], { cwd: HERE, encoding: "utf8" });
+  for (const [file, skips] of [["right", "false"], ["koa", "true"]]) {
+    const right = check(`tests/types/${file}.mts`, "--skipLibCheck", skips);
+    assert.equal(right.status, 0, right.stdout);
+  }
   const wrong = check("tests/types/wrong.mts");
   const marked = readFileSync(join(HERE, "tests/types/wrong.mts"), "utf8").split("\n");
   const lines = marked.flatMap((line, index) => (line.endsWith("// wrong") ? [index + 1] : []));
   const found = [...wrong.stdout.matchAll(/wrong\.mts\((\d+),/g)].map((it) => Number(it[1]));
   assert.deepEqual([...new Set(found)], lines, wrong.stdout);
+});
+
+test("each module has types, also for compilers that do not read exports", () => {
+  const { exports, typesVersions } = require("tollgate-limiter/package.json");
+  const modules = Object.keys(exports).filter((it) => /^\.\/\w+$/.test(it));
+  assert.ok(modules.length >= 7, `${modules}`);
+  for (const module of modules) {
+    const { types, default: code } = exports[module];
+    assert.deepEqual(typesVersions["*"][module.slice(2)], [types]);
+    for (const path of [types, code]) assert.ok(statSync(join(FOLDER, path)).size > 0, path);
+  }
+  assert.equal(Object.keys(typesVersions["*"]).length, modules.length);
 });
 
 test("its version is the workspace's", () => {

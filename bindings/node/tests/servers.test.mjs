@@ -108,7 +108,7 @@ test("a request without an address is not let through", async (t) => {
   const limiter = new Limiter("5/h");
   const asked = (middleware) =>
     new Promise((resolve, reject) => {
-      const response = { appendHeader() {}, end: () => resolve(response.statusCode) };
+      const response = { getHeader() {}, setHeader() {}, end: () => resolve(response.statusCode) };
       middleware({ socket: {} }, response, (error) => (error ? reject(error) : resolve("passed")));
     });
   const usual = tollgate(limiter);

@@ -4,10 +4,13 @@ import express from "express";
 import Fastify from "fastify";
 import { Hono } from "hono";
 import { Decision, Limiter, Limits, ManualClock, StoreError } from "tollgate-limiter";
+import { sign, verify } from "tollgate-limiter";
 import type { Cost } from "tollgate-limiter";
 import { tollgate as forExpress } from "tollgate-limiter/express";
-import { tollgate as forFastify } from "tollgate-limiter/fastify";
+import { tollgate as forFastify, tollgateHook } from "tollgate-limiter/fastify";
 import { tollgate as forHono } from "tollgate-limiter/hono";
+import { freeze, unfreeze } from "tollgate-limiter/testing";
+import { tollgate as forWeb } from "tollgate-limiter/web";
 
 const limiter = new Limiter("10/s", {
   store: "memory://",
@@ -57,3 +60,56 @@ await fastify.register(forFastify, { limiter, key: async (request) => `ip:${requ
 fastify.get("/", async (request) => request.tollgate?.remaining);
 const hono = new Hono().use(forHono(limiter, { key: (c) => c.req.header("x-key") }));
 hono.get("/", (c) => c.json(c.get("tollgate")?.remaining));
+
+app.post(
+  "/login",
+  forExpress(limiter, {
+    key: async (request) => [request.ip, null, ["all", new Limits("9/s")]],
+    limits: (request) => (request.method === "GET" ? "1/s" : undefined),
+    cost: { requests: 1, tokens: 3 },
+    skip: (request) => request.method === "OPTIONS",
+    onDenied: (request, { retryAfter }, refusal) => ({
+      status: 503,
+      headers: { "x-wait": `${retryAfter} ${request.url}` },
+      body: { was: refusal.status },
+    }),
+    refundWhen: (response) => response.statusCode < 400,
+    extraCost: async (response) => (response.statusCode === 200 ? 3 : undefined),
+    onDecision: (request, decision) => console.log(request.url, `${decision}`),
+  }),
+);
+fastify.get("/a", { preHandler: tollgateHook(limiter, { key: (it) => it.ip }) }, async () => 1);
+const limited = forWeb(limiter, {
+  key: (request) => request.headers.get("x-key"),
+  onDenied: () => Response.json({ error: "slow down" }, { status: 429 }),
+  refundWhen: (response) => response.ok,
+});
+const GET = limited(async (request: Request, { params }: { params: Promise<{ id: string }> }) =>
+  Response.json({ left: request.tollgate?.remaining, id: (await params).id }),
+);
+const shown = limiter.limit(
+  (request: { user: string }) => request.user,
+  (request) => `for ${request.user}`,
+  {
+    onDecision: (given, request) => console.log(request.user, limiter.headers(given)),
+    onDenied: (denied, { user }) => `${user} waits ${denied.retryAfter}`,
+  },
+);
+console.log(await GET(new Request("http://a"), { params: Promise.resolve({ id: "1" }) }));
+console.log(await shown({ user: "ann" }));
+
+{
+  // `Symbol.asyncDispose` is known here without a library of the program.
+  await using slot = await limiter.acquire("backend");
+  await using held = await limiter.reserve("user:42", 3, 60);
+  using other = new Limiter("1/s");
+  console.log(slot.text, held.allowed, other.limits);
+}
+const yes: boolean = await limiter.allows("user:42", { requests: 1 });
+const sent: string = sign(decision.receipt ?? "", "a key of thirty-two bytes or more");
+await limiter.refund(verify(sent, new Uint8Array(32)));
+const restored = limiter.restore("tgh1");
+console.log(yes, await restored.renew(), "release" in restored && (await restored.release()));
+const clock: ManualClock = freeze();
+clock.advance(1);
+unfreeze();

@@ -16,5 +16,9 @@ await limiter.commit("a", "b1946ac92492d2347c6235b4d2611184"); // wrong
 new Decision(); // wrong
 limiter.headers(await limiter.check("a"), "all"); // wrong
 tollgate(limiter, { onFailure: "maybe" }); // wrong
+tollgate(limiter, { key: () => 42 }); // wrong
+tollgate(limiter, { key: () => [["a", "3/h"]] }); // wrong
+tollgate(limiter, { onDenied: () => "slow down" }); // wrong
+tollgate(limiter, { refundWhen: (response) => response.status < 400 }); // wrong
 const wait: number = (await limiter.check("a")).retryAfter; // wrong
 console.log(wait);
