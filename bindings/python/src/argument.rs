@@ -68,43 +68,60 @@ fn no_text(object: Borrowed<'_, '_, PyAny>, name: &str, error: PyErr) -> PyErr {
 /// The whole numbers that an argument may be.
 struct Whole {
     name: &'static str,
+    least: u64,
+    most: u64,
     /// As a message says them.
     range: &'static str,
 }
 
 const _: () = assert!(tollgate::MAX_COST == 1_099_511_627_776, "the ranges below say it");
 
-const COST: Whole = Whole { name: "cost", range: "from 1 to 2^40 = 1099511627776" };
+const MOST: u64 = tollgate::MAX_COST;
+
+const COST: Whole =
+    Whole { name: "cost", least: 1, most: MOST, range: "from 1 to 2^40 = 1099511627776" };
 const SLOTS: Whole = Whole { name: "slots", ..COST };
-const ACTUAL: Whole = Whole { name: "actual", range: "from 0 to 2^40 = 1099511627776" };
-const HOPS: Whole = Whole { name: "hops", range: "from 1 to 32" };
-const IPV6_PREFIX: Whole = Whole { name: "ipv6_prefix", range: "from 32 to 128" };
-const AT_US: Whole = Whole { name: "at_us", range: "from 0 to 2^64 - 1" };
+const ACTUAL: Whole =
+    Whole { name: "actual", least: 0, range: "from 0 to 2^40 = 1099511627776", ..COST };
+/// An amount of one unit of a cost, of which others may be more.
+const AMOUNT: Whole = Whole { name: "cost", ..ACTUAL };
+const HOPS: Whole = Whole { name: "hops", least: 1, most: 32, range: "from 1 to 32" };
+const IPV6_PREFIX: Whole =
+    Whole { name: "ipv6_prefix", least: 32, most: 128, range: "from 32 to 128" };
+const AT_US: Whole = Whole { name: "at_us", least: 0, most: u64::MAX, range: "from 0 to 2^64 - 1" };
 
 impl Whole {
-    /// Reads it, and leaves to the engine what is out of range and fits into 64 bits.
     #[inline]
     fn read(&self, object: &Bound<'_, PyAny>) -> PyResult<u64> {
         // `True` is an int for Python. As a cost it is a mistake.
         if object.is_exact_instance_of::<PyInt>() {
-            return object.extract::<u64>().map_err(|it| self.out_of_range(object, it));
+            return self.in_range(object);
         }
         if object.is_instance_of::<PyBool>() {
             return Err(wrong_type(object.as_borrowed(), self.name, "int"));
         }
         // As of numpy. A float has no `__index__`.
         match object.call_method0("__index__") {
-            Ok(number) => number.extract::<u64>().map_err(|it| self.out_of_range(&number, it)),
+            Ok(number) => self.in_range(&number),
             Err(_) => Err(wrong_type(object.as_borrowed(), self.name, "int")),
         }
     }
 
-    #[cold]
-    fn out_of_range(&self, number: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-        if !error.is_instance_of::<PyOverflowError>(number.py()) {
-            return error;
+    #[inline]
+    fn in_range(&self, number: &Bound<'_, PyAny>) -> PyResult<u64> {
+        match number.extract::<u64>() {
+            Ok(read) if (self.least..=self.most).contains(&read) => Ok(read),
+            Ok(_) => Err(self.out_of_range(number)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(number.py()) => {
+                Err(self.out_of_range(number))
+            }
+            Err(error) => Err(error),
         }
-        let Self { name, range } = self;
+    }
+
+    #[cold]
+    fn out_of_range(&self, number: &Bound<'_, PyAny>) -> PyErr {
+        let Self { name, range, .. } = self;
         // Python writes no number of more than 4,300 digits.
         let given = match (number.extract::<i64>(), number.lt(0)) {
             (Ok(number), _) => number.to_string(),
@@ -120,7 +137,7 @@ impl Whole {
 #[inline]
 pub(crate) fn cost(object: &Bound<'_, PyAny>) -> PyResult<Cost> {
     match object.cast::<PyDict>() {
-        Ok(amounts) => by_unit(amounts, &COST, |amounts| Cost::new(amounts.iter().copied())),
+        Ok(amounts) => by_unit(amounts, &AMOUNT, |amounts| Cost::new(amounts.iter().copied())),
         Err(_) => COST.read(object).map(Cost::from),
     }
 }
@@ -136,7 +153,7 @@ fn by_unit(amounts: &Bound<'_, PyDict>, whole: &Whole, make: Make) -> PyResult<C
             let what = format!("{}: a unit is a str, such as \"tokens\"", whole.name);
             error::argument(amounts.py(), what)
         })?;
-        all.push((unit, ACTUAL.read(&amount)?));
+        all.push((unit, whole.read(&amount)?));
     }
     let all: Vec<(&str, u64)> = all.iter().map(|(unit, amount)| (&**unit, *amount)).collect();
     make(&all).map_err(|it| {

@@ -6,6 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tollgate::{Report, wire};
 
+use crate::error;
+use crate::saved::{self, Saved};
+
 /// The result of a check.
 #[pyclass(frozen, freelist = 64, module = "tollgate_limiter")]
 #[derive(Debug)]
@@ -103,6 +106,28 @@ impl Decision {
         tollgate_binding::json(&self.0)
     }
 
+    /// The receipt of the charge as text, for `Limiter.refund` in any process on the same store;
+    /// None where nothing was charged.
+    #[getter]
+    fn receipt(&self) -> Option<String> {
+        self.0.receipt().map(|receipt| receipt.to_string())
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        saved::by(py, "restored_decision", (saved::saved(&self.0),))
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+
     fn __str__(&self) -> String {
         self.0.to_string()
     }
@@ -110,6 +135,13 @@ impl Decision {
     fn __repr__(&self) -> String {
         format!("<Decision {}>", self.0)
     }
+}
+
+/// The decision that was saved, for pickle.
+#[pyfunction]
+#[pyo3(text_signature = "(saved)")]
+pub(crate) fn restored_decision(py: Python<'_>, saved: Saved) -> PyResult<Decision> {
+    saved::restored(saved).map(Decision).map_err(|it| error::raised(py, it))
 }
 
 /// The report of one limit in a decision.

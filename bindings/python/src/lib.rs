@@ -8,6 +8,7 @@ mod clock;
 mod decision;
 mod error;
 mod fork;
+mod greenlets;
 mod http;
 mod limiter;
 mod limits;
@@ -16,7 +17,9 @@ mod policies;
 mod reply;
 mod request;
 mod ruling;
+mod saved;
 mod spin;
+mod templates;
 
 use pyo3::prelude::*;
 
@@ -38,6 +41,8 @@ fn _tollgate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<clock::ManualClock>()?;
     module.add_class::<bridge::Bridge>()?;
     module.add_class::<pace::Pace>()?;
+    module.add_function(wrap_pyfunction!(decision::restored_decision, module)?)?;
+    module.add_function(wrap_pyfunction!(reply::restored_hold, module)?)?;
     module.add_class::<policies::Policies>()?;
     module.add_class::<ruling::PolicyRuling>()?;
     module.add_function(wrap_pyfunction!(fork::before_fork, module)?)?;

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use tollgate::{Ask, Cost};
 use tollgate_binding::{Counts, Operation};
@@ -13,19 +14,33 @@ use crate::bridge::Bridge;
 use crate::clock::ManualClock;
 use crate::decision::Decision;
 use crate::error;
+use crate::greenlets;
 use crate::http::{self, Headers, Refusal};
 use crate::limits::{AnyLimits, in_policy};
 use crate::reply::{self, BindingAnswer};
 use crate::request::Request;
+use crate::templates::templates;
 
 /// Limits and the store that counts them.
 #[pyclass(frozen, subclass, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
-pub(crate) struct Limiter(tollgate_binding::Limiter, Option<Py<ManualClock>>);
+pub(crate) struct Limiter(tollgate_binding::Limiter, Option<Py<ManualClock>>, String);
 
 impl Limiter {
-    /// Asks and waits, while other threads of Python run unless the answer is immediate.
-    fn answer(&self, py: Python<'_>, operation: &Operation) -> PyResult<BindingAnswer> {
+    /// Asks and waits, while other threads and greenlets run unless the answer is immediate.
+    fn ask<'py>(slf: &Bound<'py, Self>, operation: Operation) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        if let Counts::Remote(_) = &this.0.counts
+            && let Some(pool) = greenlets::pool(py)?
+        {
+            let words = (slf.getattr(intern!(py, "wait"))?, (Request(operation),));
+            return pool.call_method1(intern!(py, "apply"), words);
+        }
+        reply::object(py, this.answer_here(py, &operation)?)
+    }
+
+    /// Asks and waits in this thread.
+    fn answer_here(&self, py: Python<'_>, operation: &Operation) -> PyResult<BindingAnswer> {
         let raised = |failure| error::raised(py, failure);
         match &self.0.counts {
             Counts::Memory(limiter) => tollgate_binding::answer(limiter, operation).map_err(raised),
@@ -51,38 +66,43 @@ impl Limiter {
         let limits = in_policy(py, limits.0, policy)?;
         let by = clock.as_ref().map(|clock| clock.get().0.clone());
         let made = tollgate_binding::Limiter::new("python", limits, store.0, by);
-        made.map(|made| Self(made, clock)).map_err(|it| error::raised(py, it))
+        made.map(|made| Self(made, clock, store.0.to_owned())).map_err(|it| error::raised(py, it))
     }
 
     /// Checks every limit, and charges the cost if all admit.
     #[pyo3(signature = (subject, cost=Cost::from(1)), text_signature = "($self, subject, cost=1)")]
-    fn check(
-        &self,
-        py: Python<'_>,
+    fn check<'py>(
+        slf: &Bound<'py, Self>,
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::cost)] cost: Cost,
-    ) -> PyResult<Decision> {
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
         // Faster than to make an operation of it.
-        if let Counts::Memory(limiter) = &self.0.counts {
+        if let Counts::Memory(limiter) = &slf.get().0.counts {
             let decision = limiter.check(Ask::new(subject.0).cost(cost)).now();
             return match decision {
-                Ok(decision) => Ok(Decision(decision.into_owned())),
+                Ok(decision) => Ok(Bound::new(py, Decision(decision.into_owned()))?.into_any()),
                 Err(it) => Err(error::raised(py, it)),
             };
         }
-        match self.answer(py, &Operation::check(subject.0.to_owned(), cost))? {
-            BindingAnswer::Decision(decision) => Ok(Decision(decision)),
-            _ => Err(PyRuntimeError::new_err("a check has no other answer")),
-        }
+        Self::ask(slf, Operation::check(subject.0.to_owned(), cost))
     }
 
     /// Asks, and returns the answer.
     fn run<'py>(
+        slf: &Bound<'py, Self>,
+        request: &Bound<'py, Request>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::ask(slf, request.get().0.clone())
+    }
+
+    /// Asks and waits in this thread, whatever else could run in it.
+    fn wait<'py>(
         &self,
         py: Python<'py>,
         request: &Bound<'py, Request>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        reply::object(py, self.answer(py, &request.get().0)?)
+        reply::object(py, self.answer_here(py, &request.get().0)?)
     }
 
     /// Asks for `future`, a future of the loop whose answers `bridge` carries.
@@ -116,6 +136,12 @@ impl Limiter {
         self.0.limits.policy()
     }
 
+    /// The URL of the store, as it was given.
+    #[getter]
+    fn store(&self) -> &str {
+        &self.2
+    }
+
     /// The clock that it was made with; None without one.
     #[getter]
     fn clock(&self, py: Python<'_>) -> Option<Py<ManualClock>> {
@@ -130,8 +156,9 @@ impl Limiter {
         decision: &Bound<'_, Decision>,
         headers: ProfileText<'_>,
     ) -> PyResult<Headers> {
-        let mut map = ::http::HeaderMap::new();
-        profile(py, headers)?.mark(&mut map, &[&self.0.template], &decision.get().0);
+        let (decision, mut map) = (&decision.get().0, ::http::HeaderMap::new());
+        let own = templates(py, &self.0, decision)?;
+        profile(py, headers)?.mark(&mut map, &own.all(&self.0), decision);
         Ok(tollgate_binding::pairs(&map))
     }
 
@@ -143,8 +170,9 @@ impl Limiter {
         decision: &Bound<'py, Decision>,
         headers: ProfileText<'_>,
     ) -> PyResult<Option<Refusal<'py>>> {
-        let answers = profile(py, headers)?;
-        let refused = answers.refused(Wire::Http, &[&self.0.template], &decision.get().0);
+        let (decision, answers) = (&decision.get().0, profile(py, headers)?);
+        let own = templates(py, &self.0, decision)?;
+        let refused = answers.refused(Wire::Http, &own.all(&self.0), decision);
         Ok(refused.map(|response| http::refusal(py, response)))
     }
 

@@ -1,6 +1,7 @@
 //! Limits that were parsed.
 
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use tollgate::LimitSet;
 use tollgate_binding::argument;
 
@@ -35,6 +36,11 @@ impl Limits {
     ) -> PyResult<Self> {
         let parsed = argument::limits(limits.0).map_err(|it| error::raised(py, it))?;
         in_policy(py, parsed, policy).map(Self)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String, Option<String>)) {
+        let limits = &slf.get().0;
+        (slf.get_type(), (limits.to_string(), limits.policy().map(str::to_owned)))
     }
 
     fn __str__(&self) -> String {

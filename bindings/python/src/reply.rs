@@ -8,6 +8,7 @@ use tollgate::{ChargedLimit, Cost, Hold, wire};
 use crate::decision::{Decision, seconds};
 use crate::error;
 use crate::ruling::PolicyRuling;
+use crate::saved;
 
 /// An answer, before there is an object of Python for it.
 pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<tollgate::Decision<'static>>;
@@ -26,7 +27,7 @@ pub(crate) fn object(py: Python<'_>, answer: BindingAnswer) -> PyResult<Bound<'_
             Ok(Bound::new(py, Refund { already, given, left })?.into_any())
         }
         BindingAnswer::Holding(decision, hold) => {
-            let decision = Bound::new(py, Decision(decision))?.unbind();
+            let decision = Some(Bound::new(py, Decision(decision))?.unbind());
             Ok(Bound::new(py, Holding { decision, hold })?.into_any())
         }
         BindingAnswer::Settled(hold, settled) => {
@@ -141,7 +142,8 @@ pub(crate) struct Settled {
 #[pyclass(frozen, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
 pub(crate) struct Holding {
-    decision: Py<Decision>,
+    /// None where the hold was made of its text.
+    decision: Option<Py<Decision>>,
     hold: Option<Box<Hold>>,
 }
 
@@ -158,8 +160,14 @@ impl Holding {
 #[pymethods]
 impl Holding {
     #[getter]
-    fn decision(&self, py: Python<'_>) -> Py<Decision> {
-        self.decision.clone_ref(py)
+    fn decision(&self, py: Python<'_>) -> Option<Py<Decision>> {
+        self.decision.as_ref().map(|decision| decision.clone_ref(py))
+    }
+
+    /// The hold as text; None on a denial.
+    #[getter]
+    fn token(&self) -> Option<String> {
+        self.hold.as_ref().map(ToString::to_string)
     }
 
     /// Whether there is a hold.
@@ -179,4 +187,16 @@ impl Holding {
     fn end_us(&self) -> Option<u64> {
         self.hold.as_ref().map(|hold| hold.end.as_micros())
     }
+}
+
+/// The hold of a text, with the decision that admitted it if there is one.
+#[pyfunction]
+#[pyo3(signature = (token, decision=None))]
+pub(crate) fn restored_hold(
+    py: Python<'_>,
+    token: &str,
+    decision: Option<Py<Decision>>,
+) -> PyResult<Holding> {
+    let hold = saved::hold(py, token)?;
+    Ok(Holding { decision, hold: Some(Box::new(hold)) })
 }

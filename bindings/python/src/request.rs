@@ -12,6 +12,7 @@ use crate::decision::Decision;
 use crate::error;
 use crate::limits::AnyLimits;
 use crate::reply::Holding;
+use crate::saved;
 
 /// One question to a limiter.
 #[pyclass(frozen, module = "tollgate_limiter._tollgate")]
@@ -103,10 +104,16 @@ impl Request {
     }
 
     #[staticmethod]
-    fn refund(py: Python<'_>, decision: &Bound<'_, Decision>) -> PyResult<Self> {
-        let receipt = decision.get().0.receipt().ok_or_else(|| {
-            error::argument(py, "decision charged nothing, so there is nothing to refund")
-        })?;
+    fn refund(py: Python<'_>, decision: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let receipt = if let Ok(decision) = decision.cast::<Decision>() {
+            decision.get().0.receipt().ok_or_else(|| {
+                error::argument(py, "decision charged nothing, so there is nothing to refund")
+            })?
+        } else if let Ok(text) = decision.extract::<&str>() {
+            saved::receipt(py, text)?
+        } else {
+            return Err(wrong_type(decision.as_borrowed(), "decision", "Decision or str"));
+        };
         Ok(Self(Operation::Refund(Box::new(receipt))))
     }
 

@@ -39,33 +39,36 @@ def answers(port: int) -> bool:
     return True
 
 
+class Redis:
+    """A Redis server of its own, which may stop and start again with no counts."""
+
+    def __init__(self, folder: Path) -> None:
+        program = shutil.which("redis-server") or shutil.which("valkey-server")
+        if program is None:
+            pytest.skip("redis-server is not installed")
+        self.port = free_port()
+        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir"]
+        self._command = [program, *words, str(folder)]
+        # A busy machine may be late. A late answer is an error, and this is not the subject of a
+        # test.
+        self.url = f"redis://127.0.0.1:{self.port}?deadline=5s"
+        self.start()
+
+    def start(self) -> None:
+        self._server = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        wait_until(lambda: answers(self.port), "redis-server")
+
+    def stop(self) -> None:
+        self._server.kill()
+        self._server.wait()
+
+
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Redis server of its own. Its subjects are kept apart by `policy`, as `unique` gives."""
-    program = shutil.which("redis-server") or shutil.which("valkey-server")
-    if program is None:
-        pytest.skip("redis-server is not installed")
-    port, folder = free_port(), tmp_path_factory.mktemp("redis")
-    command = [
-        program,
-        "--port",
-        str(port),
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--dir",
-        str(folder),
-    ]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: answers(port), "redis-server")
-        # A busy machine may be late. A late answer is an error, and this is not the subject of the
-        # test.
-        yield f"redis://127.0.0.1:{port}?deadline=5s"
-    finally:
-        server.kill()
-        server.wait()
+    """A Redis server. Its subjects are kept apart by `policy`, as `unique` gives."""
+    server = Redis(tmp_path_factory.mktemp("redis"))
+    yield server.url
+    server.stop()
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])

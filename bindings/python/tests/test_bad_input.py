@@ -191,11 +191,11 @@ def test_other_arguments() -> None:
         ClientAddress(4)
     with pytest.raises(ArgumentError, match="hops is -1: give a whole number from 1 to 32"):
         ClientAddress(hops=-1)
-    with pytest.raises(ArgumentError, match="hops: "):
+    with pytest.raises(ArgumentError, match="hops is "):
         ClientAddress(hops=33)
     with pytest.raises(ArgumentError, match="header needs `proxies` or `hops`"):
         ClientAddress(header="forwarded")
-    with pytest.raises(ArgumentError, match="ipv6_prefix: "):
+    with pytest.raises(ArgumentError, match="ipv6_prefix is "):
         ClientAddress(ipv6_prefix=16)
     with pytest.raises(TypeError, match="seconds must be int or float"):
         ManualClock().advance("1")
@@ -274,3 +274,14 @@ def test_middleware_options() -> None:
             with pytest.raises(error, match=what):
                 module.TollgateMiddleware(None, **options)
         module.TollgateMiddleware(None, remote, on_failure="deny")
+
+
+@pytest.mark.parametrize("cost", [0, -1, 2**41, 2**70])
+def test_a_cost_out_of_range_is_told_in_one_way(cost: int) -> None:
+    for call in (PLAIN.check, PLAIN.peek, PLAIN.charge):
+        with pytest.raises(ArgumentError) as caught:
+            call("b", cost)
+        said = str(caught.value)
+        assert said.startswith("cost is ") and said.endswith(
+            ": give a whole number from 1 to 2^40 = 1099511627776"
+        )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from tollgate_limiter import ClientAddress, Limiter, asgi, wsgi
+from tollgate_limiter import ClientAddress, Limiter, asgi
 
 Case = tuple[ClientAddress, str | None, list[tuple[str, str]], str | None]
 
@@ -80,11 +80,13 @@ def test_each_likely_mistake_is_logged_once(caplog: pytest.LogCaptureFixture) ->
         # Whom a server has believed is not warned of.
         believed = {**scope_of("192.0.2.7", [("x-forwarded-for", "192.0.2.7")])}
         assert ClientAddress().asgi({**believed, "client": ("192.0.2.7", 0)}) == "ip:192.0.2.7"
+        meta = {"REMOTE_ADDR": "192.0.2.7", "REMOTE_PORT": 0, "HTTP_X_FORWARDED_FOR": "192.0.2.7"}
+        assert ClientAddress().wsgi(meta) == "ip:192.0.2.7"
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
     assert "its peer is not a trusted proxy" in said[0] and "gets a 503" in said[1]
 
 
 def test_the_usual_key_is_the_peer() -> None:
-    assert asgi.client(scope_of("192.0.2.7:80", [])) == "ip:192.0.2.7"
-    assert wsgi.client({"REMOTE_ADDR": "192.0.2.7"}) == "ip:192.0.2.7"
+    assert ClientAddress().asgi(scope_of("192.0.2.7:80", [])) == "ip:192.0.2.7"
+    assert ClientAddress().wsgi({"REMOTE_ADDR": "192.0.2.7"}) == "ip:192.0.2.7"

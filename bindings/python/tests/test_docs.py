@@ -27,7 +27,8 @@ def test_an_example_prints_what_is_written(code: str, output: str, tmp_path: Pat
             pytest.importorskip(library)
     environment = dict(os.environ)
     if "django" in code:
-        (tmp_path / "site_settings.py").write_text('SECRET_KEY = "for a test"\n')
+        limiter = 'from tollgate_limiter import Limiter\nTOLLGATE = {"limiter": Limiter("100/m")}\n'
+        (tmp_path / "site_settings.py").write_text(f'SECRET_KEY = "for a test"\n{limiter}')
         environment |= {"DJANGO_SETTINGS_MODULE": "site_settings", "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -13,7 +13,9 @@ import os as _os
 from . import _tollgate
 from ._client import ClientAddress
 from ._errors import ArgumentError, Denied, HoldError, LimitError, StoreError, TollgateError
-from ._limiter import Limiter, Reservation, Slot
+from ._from_limits import from_limits
+from ._holds import Reservation, Slot
+from ._limiter import Limiter
 from ._policies import Policies
 from ._tollgate import (
     Charged,
@@ -55,4 +57,5 @@ __all__ = [
     "StoreError",
     "TollgateError",
     "__version__",
+    "from_limits",
 ]

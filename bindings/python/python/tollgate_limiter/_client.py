@@ -10,6 +10,9 @@ from ._tollgate import ClientAddress as _ClientAddress
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Else a client would hide the entry of a proxy by a byte that no header may have before it.
+_UNREADABLE = bytes(0x3F if (it < 32 and it != 9) or it == 127 else it for it in range(256))
+
 _LOG = logging.getLogger("tollgate")
 
 
@@ -21,18 +24,31 @@ class ClientAddress(_ClientAddress):
     that they write: `x-forwarded-for`, `forwarded`, or the name of one with a single address, as
     `x-real-ip`. The first `ipv6_prefix` bits of an IPv6 address tell clients apart.
 
-    `ClientAddress(...).asgi` and `.wsgi` are a `key` of the middleware. A request without an
-    address, as over a Unix socket, gets a 503 there. Each likely mistake is logged once.
+    It is a `key` of the middleware. A request without an address, as over a Unix socket, gets a 503
+    there. Each likely mistake is logged once.
     """
 
-    __slots__ = ()
+    __slots__ = ("_known",)
+
+    # The headers to see, as ASGI and WSGI name them; made when they are first needed.
+    _known: list[tuple[bytes, str]]
+
+    def _names(self) -> list[tuple[bytes, str]]:
+        try:
+            return self._known
+        except AttributeError:
+            meta = [f"HTTP_{name.upper().replace('-', '_')}" for name in self.headers]
+            self._known = [(it.encode(), at) for it, at in zip(self.headers, meta, strict=True)]
+            return self._known
 
     def subject(self, peer: str | None, headers: Iterable[tuple[bytes, bytes]] = ()) -> str | None:
         """The subject of a client: `ip:192.0.2.7`, `ip:2001:db8::/64`; None without an address.
 
         `peer` is the other end of the connection, with or without a port; None at a Unix socket.
         """
-        subject, warning = self.find(peer, list(headers))
+        subject, warning = self.find(
+            peer, [(name, value.translate(_UNREADABLE)) for name, value in headers]
+        )
         if warning is not None:
             _LOG.warning(warning)
         return subject
@@ -41,15 +57,21 @@ class ClientAddress(_ClientAddress):
         """The subject of the client of an ASGI scope."""
         peer = scope.get("client")
         # Port 0: the server has believed a proxy, as `uvicorn --forwarded-allow-ips` does.
-        names = [] if peer and peer[1] == 0 else [name.encode() for name in self.headers]
-        lines = [line for line in scope.get("headers", ()) if line[0] in names] if names else ()
+        if peer and peer[1] == 0:
+            return self.subject(peer[0])
+        names = [name for name, _ in self._names()]
+        lines = [line for line in scope.get("headers", ()) if line[0] in names]
         return self.subject(peer[0] if peer else None, lines)
 
     def wsgi(self, environ: Mapping[str, Any]) -> str | None:
-        """The subject of the client of a WSGI environment."""
+        """The subject of the client of a WSGI environment, and of `META` of Django."""
+        peer = environ.get("REMOTE_ADDR") or None
+        # As Django has the port of ASGI.
+        if environ.get("REMOTE_PORT") in (0, "0"):
+            return self.subject(peer)
         lines = [
-            (name.encode(), value.encode("latin-1", "replace"))
-            for name in self.headers
-            if (value := environ.get("HTTP_" + name.upper().replace("-", "_")))
+            (name, value.encode("latin-1", "replace"))
+            for name, at in self._names()
+            if (value := environ.get(at))
         ]
-        return self.subject(environ.get("REMOTE_ADDR") or None, lines)
+        return self.subject(peer, lines)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import Denied, StoreError
 from ._failures import Failures
+from ._headers import MARKS, headers_of, missing, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._failures import OnFailure
+    from ._headers import Profile
     from ._limiter import Limiter
     from ._tollgate import Decision
 
@@ -25,6 +27,7 @@ def limited(
     cost: _Cost | Callable[..., _Cost],
     on_denied: Callable[[Decision], Any] | None,
     on_failure: OnFailure | None,
+    headers: Profile,
 ) -> Callable[[Any], Any]:
     """A decorator that checks before each call."""
     if not (isinstance(key, str) or callable(key)):
@@ -43,16 +46,41 @@ def limited(
             raise Denied(decision, limiter)
         return on_denied(decision)
 
-    def answered(decision: Decision) -> bool:
-        if failures.lost:
-            failures.over()
+    def is_marked(decision: Decision) -> bool:
+        """Whether a middleware around the call writes the decision's headers."""
+        marks = MARKS.get()
+        if marks is not None:
+            marks.append((limiter, decision))
+        return marks is not None
+
+    def with_headers(decision: Decision, result: Any, kwargs: dict[str, Any]) -> Any:
+        """The result; if it is a response, with the decision's headers."""
+        own = headers_of(result)
+        # FastAPI adds the headers of a parameter `response` to those of the result.
+        own = headers_of(kwargs.get("response")) if own is None else own
+        if own is not None:
+            put(own, limiter.headers(decision, headers))
+        return result
+
+    def refused(decision: Decision, result: Any) -> Any:
+        """The result of `on_denied`; if it is a response, with the headers that it does not set."""
+        own, refusal = headers_of(result), limiter.refusal(decision, headers)
+        if own is None or refusal is None:
+            is_marked(decision)
+            return result
+        for name, value in missing(refusal[1], own.keys()):
+            own[name] = value
+        return result
+
+    def answered(decision: Decision, turn: int) -> bool:
+        failures.answered(turn)
         return decision.allowed
 
-    def lost(error: StoreError) -> None:
+    def lost(error: StoreError, turn: int) -> None:
         """Returns where the call goes on without a decision."""
         if on_failure is None:
             raise error
-        if not failures.passes(error):
+        if not failures.passes(error, turn):
             raise Denied(None, limiter) from error
 
     def decorate(function: Any) -> Any:
@@ -62,28 +90,36 @@ def limited(
 
             @functools.wraps(function)
             async def call_async(*args: Any, **kwargs: Any) -> Any:
-                decision: Decision | None = None
+                turn = failures.turn
                 try:
                     decision = await limiter.acheck(*question(args, kwargs))
                 except StoreError as error:
-                    lost(error)
-                if decision is None or answered(decision):
+                    lost(error, turn)
                     return await function(*args, **kwargs)
-                result = denied(decision)
-                return await result if inspect.isawaitable(result) else result
+                if not answered(decision, turn):
+                    result = denied(decision)
+                    return refused(
+                        decision, await result if inspect.isawaitable(result) else result
+                    )
+                if is_marked(decision):
+                    return await function(*args, **kwargs)
+                return with_headers(decision, await function(*args, **kwargs), kwargs)
 
             return call_async
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            decision: Decision | None = None
+            turn = failures.turn
             try:
                 decision = limiter.check(*question(args, kwargs))
             except StoreError as error:
-                lost(error)
-            if decision is None or answered(decision):
+                lost(error, turn)
                 return function(*args, **kwargs)
-            return denied(decision)
+            if not answered(decision, turn):
+                return refused(decision, denied(decision))
+            if is_marked(decision):
+                return function(*args, **kwargs)
+            return with_headers(decision, function(*args, **kwargs), kwargs)
 
         return call
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._headers import Profile
     from ._limiter import Limiter
-    from ._middleware import Profile
     from ._tollgate import Decision
 
     Refusal = tuple[int, list[tuple[str, str]], bytes]
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 class TollgateError(Exception):
     """The base of all exceptions of this package, but for `TypeError` on wrong types."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
 
 
 class LimitError(TollgateError, ValueError):
@@ -63,9 +66,20 @@ class Denied(TollgateError):
         self.decision = decision
         self._limiter = limiter
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the store: the response needs the limits alone, and a URL may have a password.
+        return (_denied, (self.decision, self._limiter.limits, self._limiter.policy))
+
     def refusal(self, headers: Profile = "draft") -> Refusal:
         """The status, headers and body of a response: 429, 422 or 503."""
         # A decision that denies is false, too.
         if self.decision is None:
             return self._limiter.unavailable()
         return self._limiter.refusal(self.decision, headers) or self._limiter.unavailable()
+
+
+def _denied(decision: Decision | None, limits: str, policy: str | None) -> Denied:
+    """A denial of another process."""
+    from ._limiter import Limiter
+
+    return Denied(decision, Limiter(limits, policy=policy))

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._tollgate import Decision, Holding, Request
+from ._holds import Reservation, Slot
+from ._tollgate import Decision, Holding, Limits, ManualClock, Request, restored_hold
 from ._tollgate import Limiter as _Limiter
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Sequence
-    from types import TracebackType
     from typing import Literal, TypeVar
 
+    from typing_extensions import Self
+
+    from ._headers import Profile
     from ._line import Lines
-    from ._tollgate import Charged, Limits, Refund, Settled
+    from ._tollgate import Charged, Refund, Settled
 
     T = TypeVar("T")
     F = TypeVar("F", bound=Callable[..., Any])
     # Requests, or an amount of each unit.
     _Cost = int | dict[str, int]
     Subjects = Sequence[str | tuple[str, str | Limits]]
+
+
+#: The clocks of `testing.frozen`, the innermost last.
+FROZEN: list[ManualClock] = []
 
 
 class Limiter(_Limiter):
@@ -39,6 +46,29 @@ class Limiter(_Limiter):
 
     # Made when it is first needed.
     _lines: Lines
+
+    def __new__(
+        cls,
+        limits: str | Limits,
+        store: str = "memory://",
+        *,
+        policy: str | None = None,
+        clock: ManualClock | None = None,
+    ) -> Self:
+        clock = FROZEN[-1] if clock is None and FROZEN else clock
+        return super().__new__(cls, limits, store, policy=policy, clock=clock)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the same store; counts in memory stay here."""
+        if self.clock is not None:
+            raise TypeError("a limiter with a clock of a test cannot leave its process")
+        return (type(self), (Limits(self.limits, self.policy), self.store))
+
+    def __copy__(self) -> Limiter:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Limiter:
+        return self
 
     async def acheck(self, subject: str, cost: _Cost = 1) -> Decision:
         """`check` for asyncio."""
@@ -137,11 +167,14 @@ class Limiter(_Limiter):
         """`charge` for asyncio."""
         return await self._ask(Request.charge(subject, cost))
 
-    def refund(self, decision: Decision) -> Refund:
-        """Gives back what a decision charged, once, and only what still counts of it."""
+    def refund(self, decision: Decision | str) -> Refund:
+        """Gives back what a decision charged, once, and only what still counts of it.
+
+        `decision` is the decision, or its `receipt`, which may have left the process.
+        """
         return self.run(Request.refund(decision))
 
-    async def arefund(self, decision: Decision) -> Refund:
+    async def arefund(self, decision: Decision | str) -> Refund:
         """`refund` for asyncio."""
         return await self._ask(Request.refund(decision))
 
@@ -215,6 +248,14 @@ class Limiter(_Limiter):
         """
         return Slot(self, await self._ask_hold(Request.acquire(subject, slots, id, waiting)))
 
+    def slot(self, token: str) -> Slot:
+        """The open slots of a `token`, as of another process."""
+        return Slot(self, restored_hold(token))
+
+    def reservation(self, token: str) -> Reservation:
+        """The open reservation of a `token`, as of another process."""
+        return Reservation(self, restored_hold(token))
+
     def release(self, subject: str, id: str) -> bool:
         """Gives back the hold with this id. True when it was open until now.
 
@@ -249,6 +290,7 @@ class Limiter(_Limiter):
         cost: _Cost | Callable[..., _Cost] = 1,
         on_denied: Callable[[Decision], Any] | None = None,
         on_failure: Literal["allow", "deny"] | None = None,
+        headers: Profile = "draft",
     ) -> Callable[[F], F]:
         """A decorator that checks before each call, for functions and for `async` functions.
 
@@ -256,10 +298,13 @@ class Limiter(_Limiter):
         returns what `on_denied` returns, and without it raises `Denied`. While the store cannot
         answer, calls go on with `on_failure="allow"`, raise `Denied` with `"deny"`, and without it
         a `StoreError`.
+
+        Below a middleware of this package the response gets the decision's headers. Without one a
+        response that the function returns gets them, or its argument `response`, by `headers`.
         """
         from ._decorator import limited
 
-        return limited(self, key, cost, on_denied, on_failure)
+        return limited(self, key, cost, on_denied, on_failure, headers)
 
     async def _ask(self, request: Request[T]) -> T:
         if self.in_memory:
@@ -299,155 +344,3 @@ class Limiter(_Limiter):
         released: Future[bool] = loop.create_future()
         released.add_done_callback(lambda it: it.cancelled() or it.exception())
         self.start(Request.give_back(asked.result()), bridge_of_loop, released)
-
-
-class _Hold:
-    """A hold, or the decision that denied it."""
-
-    __slots__ = ("_holding", "_is_settled", "_limiter")
-
-    def __init__(self, limiter: Limiter, holding: Holding) -> None:
-        self._limiter = limiter
-        self._holding = holding
-        self._is_settled = not holding.allowed
-
-    @property
-    def allowed(self) -> bool:
-        """Whether it was admitted. Otherwise nothing is held."""
-        return self._holding.allowed
-
-    def __bool__(self) -> bool:
-        return self._holding.allowed
-
-    @property
-    def decision(self) -> Decision:
-        """The decision, with its numbers."""
-        return self._holding.decision
-
-    @property
-    def fence(self) -> int | None:
-        """A number that rises with each hold of a count, to fence writes; None on a denial."""
-        return self._holding.fence
-
-    @property
-    def end_us(self) -> int | None:
-        """When it was first to end by itself, in microseconds since 1970 by the store's clock."""
-        return self._holding.end_us
-
-    def renew(self, ttl: float | None = None) -> bool:
-        """Lets it last `ttl` seconds from now. False when it is not open any more."""
-        return self._limiter.run(Request.renew(self._holding, ttl))
-
-    async def arenew(self, ttl: float | None = None) -> bool:
-        """`renew` for asyncio."""
-        return await self._limiter._ask(Request.renew(self._holding, ttl))
-
-
-class Slot(_Hold):
-    """Slots that `Limiter.acquire` took, or its denial."""
-
-    __slots__ = ()
-
-    def release(self) -> bool:
-        """Gives the slots back. True when they were held until now."""
-        if self._is_settled:
-            return False
-        released = self._limiter.run(Request.release(self._holding))
-        self._is_settled = True
-        return released
-
-    async def arelease(self) -> bool:
-        """`release` for asyncio."""
-        if self._is_settled:
-            return False
-        released = await self._limiter._ask(Request.release(self._holding))
-        self._is_settled = True
-        return released
-
-    def __enter__(self) -> Slot:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
-    async def __aenter__(self) -> Slot:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.arelease()
-
-
-class Reservation(_Hold):
-    """Units that `Limiter.reserve` set aside, or its denial."""
-
-    __slots__ = ("_used",)
-
-    def __init__(self, limiter: Limiter, holding: Holding) -> None:
-        super().__init__(limiter, holding)
-        self._used: dict[str, int] = {}
-
-    def use(self, units: _Cost) -> None:
-        """Adds what was used: requests, or an amount of each unit. The end of `with` charges the
-        sums."""
-        for unit, amount in units.items() if isinstance(units, dict) else [("requests", units)]:
-            if isinstance(amount, bool) or not isinstance(amount, int):
-                raise TypeError(f"units must be int or dict, not {type(amount).__name__}")
-            if amount < 0:
-                from ._errors import ArgumentError
-
-                raise ArgumentError(f"units is {amount}: give a whole number of 0 or more")
-            self._used[unit] = self._used.get(unit, 0) + amount
-
-    def commit(self, actual: _Cost) -> Settled:
-        """Charges what was used, and gives the rest back. A second commit charges nothing."""
-        settled = self._limiter.run(Request.commit(self._holding, actual))
-        self._is_settled = True
-        return settled
-
-    async def acommit(self, actual: _Cost) -> Settled:
-        """`commit` for asyncio."""
-        settled = await self._limiter._ask(Request.commit(self._holding, actual))
-        self._is_settled = True
-        return settled
-
-    def cancel(self) -> Settled:
-        """Gives all of it back."""
-        return self.commit(0)
-
-    async def acancel(self) -> Settled:
-        """`cancel` for asyncio."""
-        return await self.acommit(0)
-
-    def __enter__(self) -> Reservation:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._is_settled:
-            self.commit(self._used or 0)
-
-    async def __aenter__(self) -> Reservation:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._is_settled:
-            await self.acommit(self._used or 0)

@@ -4,6 +4,8 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Generic, Literal, TypeAlias, TypeVar, final
 
+from typing_extensions import Self
+
 _T = TypeVar("_T")
 
 # Requests, or an amount of each unit.
@@ -30,6 +32,8 @@ class ClientAddress:
     ) -> tuple[str | None, str | None]:
         """The subject of a request's client, and a warning that nobody was given before."""
 
+def restored_decision(saved: object) -> Decision: ...
+def restored_hold(token: str, decision: Decision | None = None) -> Holding: ...
 def wait_of(status: int, headers: list[tuple[bytes, bytes]]) -> float | None:
     """The seconds that a response of somebody else's limiter asks to wait."""
 
@@ -127,8 +131,14 @@ class Decision:
     @property
     def at_us(self) -> int:
         """The store's time of the decision, in microseconds since 1970."""
+    @property
+    def receipt(self) -> str | None:
+        """The receipt of the charge as text, for `Limiter.refund` in any process on the same store;
+        None where nothing was charged."""
     def json(self) -> str:
         """The decision as JSON: every field, as the service answers them."""
+    def __copy__(self) -> Decision: ...
+    def __deepcopy__(self, _memo: object) -> Decision: ...
 
 @final
 class Charged:
@@ -193,7 +203,9 @@ class Settled:
 @final
 class Holding:
     @property
-    def decision(self) -> Decision: ...
+    def decision(self) -> Decision | None: ...
+    @property
+    def token(self) -> str | None: ...
     @property
     def allowed(self) -> bool: ...
     @property
@@ -234,7 +246,7 @@ class Request(Generic[_T]):
     @staticmethod
     def reset(subject: str) -> Request[bool]: ...
     @staticmethod
-    def refund(decision: Decision) -> Request[Refund]: ...
+    def refund(decision: Decision | str) -> Request[Refund]: ...
     @staticmethod
     def reserve(
         subject: str, cost: _Cost, ttl: float, charge_at_end: bool = False, id: str | None = None
@@ -332,10 +344,11 @@ class Limiter:
         *,
         policy: str | None = None,
         clock: ManualClock | None = None,
-    ) -> Limiter: ...
+    ) -> Self: ...
     def check(self, subject: str, cost: _Cost = 1) -> Decision:
         """Checks every limit, and charges the cost if all admit."""
     def run(self, request: Request[_T]) -> _T: ...
+    def wait(self, request: Request[_T]) -> _T: ...
     def start(self, request: Request[_T], bridge: Bridge, future: Future[_T]) -> None: ...
     @property
     def in_memory(self) -> bool:
@@ -346,6 +359,9 @@ class Limiter:
     @property
     def policy(self) -> str | None:
         """The name of the policy, within which it counts; None without one."""
+    @property
+    def store(self) -> str:
+        """The URL of the store, as it was given."""
     @property
     def clock(self) -> ManualClock | None:
         """The clock that it was made with; None without one."""

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from ._client import ClientAddress
-from ._errors import StoreError
-from ._failures import required
-from ._middleware import check_options, is_required
+from ._errors import Denied
+from ._headers import MARKS, MERGED, merged, missing
+from ._middleware import Response, Ruling, ask_later, value
+from ._policy_guard import guard_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+    from typing import TypeAlias
 
-    from ._failures import OnFailure
+    from typing_extensions import Unpack
+
+    from ._headers import Lines
     from ._limiter import Limiter
-    from ._middleware import Profile
+    from ._middleware import Guard, Options
+    from ._policies import Policies
 
-    Scope = MutableMapping[str, Any]
-    Message = MutableMapping[str, Any]
-    Receive = Callable[[], Awaitable[Message]]
-    Send = Callable[[Message], Awaitable[None]]
-    App = Callable[[Scope, Receive, Send], Awaitable[None]]
-    Key = Callable[[Scope], str | Awaitable[str | None] | None]
+    Scope: TypeAlias = MutableMapping[str, Any]
+    Message: TypeAlias = MutableMapping[str, Any]
+    Receive: TypeAlias = Callable[[], Awaitable[Message]]
+    Send: TypeAlias = Callable[[Message], Awaitable[None]]
+    App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+    Key: TypeAlias = ClientAddress | Callable[[Scope], Any]
+    Raw: TypeAlias = Iterable[tuple[bytes, bytes]]
 
-#: The subject of a request by the address of its connection, such as `ip:192.0.2.7`.
-client: Key = ClientAddress().asgi
+_MERGED = frozenset(name.encode() for name in MERGED)
 
 
 class TollgateMiddleware:
     """Checks each HTTP request before `app`, and answers denied ones.
 
-    `key` makes the subject of a request's scope; it may be async. A request for which your own
-    returns None is not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says
-    what happens while the store cannot answer; it is required unless the limiter counts in memory.
+    `key` is a `ClientAddress`, or makes the subject of a request's scope: text, None (not limited),
+    or a list of subjects that are decided together. The other options are those of
+    docs/python.md; each function of them may be async. `on_failure` is required unless the
+    limiter counts in memory.
 
     The decision is in `scope["state"]["tollgate"]`; None where a request passes without one. Web
     sockets and lifespans pass.
@@ -42,62 +47,92 @@ class TollgateMiddleware:
     def __init__(
         self,
         app: App,
-        limiter: Limiter,
-        key: Key = client,
-        *,
-        headers: Profile = "draft",
-        on_failure: OnFailure | None = None,
+        limiter: Limiter | Policies,
+        key: Key | None = None,
+        **options: Unpack[Options[Scope]],
     ) -> None:
-        check_options(limiter, headers)
-        if not callable(key):
-            raise TypeError(f"key must be callable, not {type(key).__name__}")
         self.app = app
-        self.limiter = limiter
-        self.key = key
-        self.headers: Profile = headers
-        self.failures = required(limiter, on_failure)
-        self._is_required = is_required(key)
+        self.guard: Guard[Scope] = guard_of(limiter, key or ClientAddress(), "asgi", **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        state = scope.setdefault("state", {})
-        state["tollgate"] = None
-        found = self.key(scope)
-        subject = await found if inspect.isawaitable(found) else found
-        limiter = self.limiter
-        if subject is None:
-            if not self._is_required:
-                return await self.app(scope, receive, send)
-            return await _respond(send, limiter.unavailable())
-        try:
-            decision = await limiter.acheck(subject)
-        except StoreError as error:
-            if self.failures.passes(error):
-                return await self.app(scope, receive, send)
-            return await _respond(send, limiter.unavailable())
-        if self.failures.lost:
-            self.failures.over()
-        refusal = limiter.refusal(decision, self.headers)
-        if refusal is not None:
-            return await _respond(send, refusal)
-        state["tollgate"] = decision
-        ours = [
-            (name.encode(), value.encode())
-            for name, value in limiter.headers(decision, self.headers)
-        ]
+        ruling = await self.guard.ask(scope, ask_later)
+        scope.setdefault("state", {})["tollgate"] = ruling.admitted
+        if ruling.refusal is not None:
+            return await self._refuse(ruling, scope, receive, send)
+        await self._pass(ruling, scope, receive, send)
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *ours]
+    async def _pass(self, ruling: Ruling, scope: Scope, receive: Receive, send: Send) -> None:
+        """Calls the application, whose response gets headers."""
+        guard, is_begun = self.guard, False
+
+        async def send_ours(message: Message) -> None:
+            nonlocal is_begun
+            if message["type"] == "http.response.start" and not is_begun:
+                is_begun = True
+                message = {**message, "headers": list(message.get("headers", ()))}
+                if guard.settles:
+                    response = Response(message["status"], _decoded(message["headers"]))
+                    await guard.settle(ruling, response, ask_later)
+                message["headers"] = _merged(message["headers"], guard.lines(ruling))
             await send(message)
 
-        return await self.app(scope, receive, send_with_headers)
+        token = MARKS.set(ruling.marks)
+        try:
+            await self.app(scope, receive, send_ours)
+        except Denied as denied:
+            if is_begun:
+                raise
+            await self._refuse(guard.of_denied(denied), scope, receive, send_ours)
+        except Exception:
+            if guard.settles and not is_begun:
+                # Whoever catches it answers so.
+                await guard.settle(ruling, Response(500, []), ask_later)
+            raise
+        finally:
+            MARKS.reset(token)
+
+    async def _refuse(self, ruling: Ruling, scope: Scope, receive: Receive, send: Send) -> None:
+        assert ruling.refusal is not None
+        own = await value(self.guard.own(scope, ruling))
+        if own is None:
+            return await _respond(send, ruling.refusal)
+        ours = ruling.refusal[1]
+
+        async def send_filled(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                lines = list(message.get("headers", ()))
+                more = missing(ours, (name.decode("latin-1") for name, _ in lines))
+                message = {**message, "headers": [*lines, *_encoded(more)]}
+            await send(message)
+
+        if callable(own):
+            await own(scope, receive, send_filled)
+        else:
+            await _respond(send_filled, own)
 
 
-async def _respond(send: Send, refusal: tuple[int, list[tuple[str, str]], bytes]) -> None:
-    status, headers, body = refusal
-    lines = [(name.encode(), value.encode()) for name, value in headers]
-    lines.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": lines})
+def _merged(lines: list[tuple[bytes, bytes]], ours: Lines) -> Raw:
+    inner = [line for line in lines if line[0].lower() in _MERGED] if ours else []
+    if not inner:
+        return [*lines, *_encoded(ours)]
+    lines = [line for line in lines if line[0].lower() not in _MERGED]
+    return [*lines, *_encoded(merged(ours, _decoded(inner)))]
+
+
+def _decoded(lines: Raw) -> Lines:
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in lines]
+
+
+def _encoded(lines: Lines) -> Raw:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in lines]
+
+
+async def _respond(send: Send, response: tuple[int, Any, bytes | str]) -> None:
+    status, headers, body = response
+    body = body.encode() if isinstance(body, str) else body
+    lines = headers.items() if hasattr(headers, "items") else headers
+    raw = [*_encoded(lines), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

@@ -66,10 +66,6 @@ class _Turns:
         """How often it may be sent: a stream once."""
         return 1 + self.retries if isinstance(request.stream, httpx.ByteStream) else 1
 
-    def answered(self) -> None:
-        if self.failures.lost:
-            self.failures.over()
-
     def again(self, request: httpx.Request, response: httpx.Response, done: int) -> bool:
         """Learns the wait that a response asks for. True where it is worth another request."""
         status = response.status_code
@@ -110,14 +106,14 @@ class LimitedTransport(httpx.BaseTransport):
         turns, response = self._turns, None
         end = time.monotonic() + turns.timeout
         for done in range(turns.tries(request)):
-            left = max(end - time.monotonic(), 0.0)
+            left, turn = max(end - time.monotonic(), 0.0), turns.failures.turn
             try:
                 decision = turns.limiter.until_ready(turns.key(request), left)
             except StoreError as error:
-                if not turns.failures.passes(error):
+                if not turns.failures.passes(error, turn):
                     raise
             else:
-                turns.answered()
+                turns.failures.answered(turn)
                 if not decision and response is None:
                     raise turns.late(request, decision)
                 if not decision:
@@ -166,14 +162,14 @@ class AsyncLimitedTransport(httpx.AsyncBaseTransport):
         turns, response = self._turns, None
         end = time.monotonic() + turns.timeout
         for done in range(turns.tries(request)):
-            left = max(end - time.monotonic(), 0.0)
+            left, turn = max(end - time.monotonic(), 0.0), turns.failures.turn
             try:
                 decision = await turns.limiter.auntil_ready(turns.key(request), left)
             except StoreError as error:
-                if not turns.failures.passes(error):
+                if not turns.failures.passes(error, turn):
                     raise
             else:
-                turns.answered()
+                turns.failures.answered(turn)
                 if not decision and response is None:
                     raise turns.late(request, decision)
                 if not decision:

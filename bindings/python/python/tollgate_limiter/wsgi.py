@@ -6,32 +6,36 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from ._client import ClientAddress
-from ._errors import StoreError
-from ._failures import required
-from ._middleware import check_options, is_required
+from ._errors import Denied
+from ._headers import MARKS, MERGED, merged, missing
+from ._middleware import Response, Ruling, ask_now, now
+from ._policy_guard import guard_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import TypeAlias
 
-    from ._failures import OnFailure
+    from typing_extensions import Unpack
+
+    from ._headers import Lines
     from ._limiter import Limiter
-    from ._middleware import Profile
+    from ._middleware import Guard, Options
+    from ._policies import Policies
 
-    Environ = dict[str, Any]
-    StartResponse = Callable[..., Any]
-    App = Callable[[Environ, StartResponse], Iterable[bytes]]
-    Key = Callable[[Environ], str | None]
+    Environ: TypeAlias = dict[str, Any]
+    StartResponse: TypeAlias = Callable[..., Any]
+    App: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
+    Key: TypeAlias = ClientAddress | Callable[[Environ], Any]
 
-#: The subject of a request by the address of its connection, such as `ip:192.0.2.7`.
-client: Key = ClientAddress().wsgi
+_PHRASES = {int(status): status.phrase for status in HTTPStatus}
 
 
 class TollgateMiddleware:
     """Checks each request before `app`, and answers denied ones.
 
-    `key` makes the subject of a request's environment. A request for which your own returns None is
-    not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says what happens while
-    the store cannot answer; it is required unless the limiter counts in memory.
+    `key` is a `ClientAddress`, or makes the subject of a request's environment: text, None (not
+    limited), or a list of subjects that are decided together. The other options are those of
+    docs/python.md. `on_failure` is required unless the limiter counts in memory.
 
     The decision is in `environ["tollgate"]`; None where a request passes without one.
     """
@@ -39,54 +43,84 @@ class TollgateMiddleware:
     def __init__(
         self,
         app: App,
-        limiter: Limiter,
-        key: Key = client,
-        *,
-        headers: Profile = "draft",
-        on_failure: OnFailure | None = None,
+        limiter: Limiter | Policies,
+        key: Key | None = None,
+        **options: Unpack[Options[Environ]],
     ) -> None:
-        check_options(limiter, headers)
-        if not callable(key):
-            raise TypeError(f"key must be callable, not {type(key).__name__}")
         self.app = app
-        self.limiter = limiter
-        self.key = key
-        self.headers: Profile = headers
-        self.failures = required(limiter, on_failure)
-        self._is_required = is_required(key)
+        self.guard: Guard[Environ] = guard_of(limiter, key or ClientAddress(), "wsgi", **options)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        environ["tollgate"] = None
-        subject = self.key(environ)
-        limiter = self.limiter
-        if subject is None:
-            if not self._is_required:
-                return self.app(environ, start_response)
-            return _respond(start_response, limiter.unavailable())
+        ruling = now(self.guard.ask(environ, ask_now))
+        environ["tollgate"] = ruling.admitted
+        if ruling.refusal is not None:
+            return self._refuse(ruling, environ, start_response)
+        return self._pass(ruling, environ, start_response)
+
+    def _pass(
+        self, ruling: Ruling, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Calls the application, whose response gets headers."""
+        guard, is_begun = self.guard, False
+
+        def start_ours(status: str, headers: Lines, *more: Any) -> Any:
+            nonlocal is_begun
+            if guard.settles and not is_begun:
+                response = Response(int(status[:3]), list(headers))
+                now(guard.settle(ruling, response, ask_now))
+            is_begun = True
+            return start_response(status, _merged(headers, guard.lines(ruling)), *more)
+
+        token = MARKS.set(ruling.marks)
         try:
-            decision = limiter.check(subject)
-        except StoreError as error:
-            if self.failures.passes(error):
-                return self.app(environ, start_response)
-            return _respond(start_response, limiter.unavailable())
-        if self.failures.lost:
-            self.failures.over()
-        refusal = limiter.refusal(decision, self.headers)
-        if refusal is not None:
-            return _respond(start_response, refusal)
-        environ["tollgate"] = decision
-        ours = limiter.headers(decision, self.headers)
+            return self.app(environ, start_ours)
+        except Denied as denied:
+            if is_begun:
+                raise
+            return self._refuse(guard.of_denied(denied), environ, start_ours)
+        except Exception:
+            if guard.settles and not is_begun:
+                # Whoever catches it answers so.
+                now(guard.settle(ruling, Response(500, []), ask_now))
+            raise
+        finally:
+            MARKS.reset(token)
 
-        def start_with_headers(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            return start_response(status, [*headers, *ours], *more)
+    def _refuse(
+        self, ruling: Ruling, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        assert ruling.refusal is not None
+        own = self.guard.own(environ, ruling)
+        if own is None:
+            return _respond(start_response, ruling.refusal)
+        ours = ruling.refusal[1]
 
-        return self.app(environ, start_with_headers)
+        def start_filled(status: str, headers: Lines, *more: Any) -> Any:
+            lines = [*headers, *missing(ours, (name for name, _ in headers))]
+            return start_response(status, lines, *more)
+
+        if callable(own):
+            body: Iterable[bytes] = own(environ, start_filled)
+            return body
+        return _respond(start_filled, own)
+
+
+def _merged(lines: Lines, ours: Lines) -> Lines:
+    if not ours:
+        return lines
+    inner = [line for line in lines if line[0].lower() in MERGED]
+    others = [line for line in lines if line[0].lower() not in MERGED]
+    return [*others, *merged(ours, inner)]
 
 
 def _respond(
-    start_response: StartResponse, refusal: tuple[int, list[tuple[str, str]], bytes]
+    start_response: StartResponse, response: tuple[int, Any, bytes | str]
 ) -> Iterable[bytes]:
-    status, headers, body = refusal
-    line = f"{status} {HTTPStatus(status).phrase}"
-    start_response(line, [*headers, ("content-length", str(len(body)))])
+    status, headers, body = response
+    body = body.encode() if isinstance(body, str) else body
+    lines = list(headers.items() if hasattr(headers, "items") else headers)
+    start_response(
+        f"{status} {_PHRASES.get(status, 'Unknown')}",
+        [*lines, ("content-length", str(len(body)))],
+    )
     return [body]
