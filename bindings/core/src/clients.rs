@@ -117,8 +117,10 @@ impl Clients {
             let is_same =
                 |header: &&HeaderName| name.eq_ignore_ascii_case(header.as_str().as_bytes());
             let Some(name) = self.headers.iter().find(is_same) else { continue };
-            // A value that no header can have is no address either.
-            let value = HeaderValue::from_bytes(value);
+            // A byte that no header can have is no part of an address. The entries behind it stay:
+            // else a client could hide that of a proxy.
+            let value: Vec<u8> = value.iter().map(|byte| readable(*byte)).collect();
+            let value = HeaderValue::from_bytes(&value);
             map.append(name, value.unwrap_or(HeaderValue::from_static("unknown")));
         }
         let found = self.address.client_of(peer.filter(|peer| !peer.is_empty()), &map);
@@ -137,6 +139,11 @@ impl Clients {
     fn is_first(&self, bit: u8) -> bool {
         self.given.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
+}
+
+/// The byte, or one that has its place where no header can have it.
+fn readable(byte: u8) -> u8 {
+    if (byte < 32 && byte != b'\t') || byte == 127 { b'?' } else { byte }
 }
 
 /// The bit of a warning.

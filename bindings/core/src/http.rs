@@ -19,6 +19,26 @@ pub struct Refusal {
     pub body: Vec<u8>,
 }
 
+impl Refusal {
+    /// The response to a request of which nothing can be made, or whose key or cost is invalid. The
+    /// client learns no more than that.
+    #[must_use]
+    pub fn bad_request(detail: &str) -> Self {
+        let body = serde_json::json!({
+            "type": "about:blank", "title": "Bad Request", "status": 400, "detail": detail,
+        });
+        let headers = [("content-type", "application/problem+json"), ("cache-control", "no-store")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self { status: 400, headers: headers.into(), body: body.to_string().into_bytes() }
+    }
+
+    /// The same where a program cannot tell whose request it is, or its cost.
+    #[must_use]
+    pub fn unidentified() -> Self {
+        Self::bad_request("The key or the cost of this request is invalid.")
+    }
+}
+
 impl<B: AsRef<[u8]>> From<Response<B>> for Refusal {
     fn from(response: Response<B>) -> Self {
         let (parts, body) = response.into_parts();
@@ -34,7 +54,7 @@ impl<B: AsRef<[u8]>> From<Response<B>> for Refusal {
 ///
 /// # Errors
 /// There is no such profile.
-pub fn answers(name: &str) -> Result<Answers> {
+pub(crate) fn answers(name: &str) -> Result<Answers> {
     profile(name).map(Answers::new)
 }
 
@@ -55,7 +75,7 @@ pub(crate) fn profile(name: &str) -> Result<Profile> {
 }
 
 /// Headers as pairs. All of them are ASCII.
-pub fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
+pub(crate) fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }

@@ -14,6 +14,7 @@ mod carrier;
 mod clients;
 mod failure;
 pub mod fork;
+mod headers;
 mod http;
 mod keep;
 mod limiter;
@@ -28,7 +29,7 @@ mod socket;
 mod table;
 mod warnings;
 
-pub use self::http::{Refusal, answers, pairs, wait_of};
+pub use self::http::{Refusal, wait_of};
 pub use answer::{Answers, BindingAnswer, Sender, json};
 pub use carrier::Carrier;
 pub use clients::{ClientOptions, Clients, FoundClient};

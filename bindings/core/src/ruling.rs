@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::Response;
-use http::header::CONTENT_TYPE;
 
 use crate::http::{Refusal, pairs};
 use crate::warnings;
@@ -25,11 +24,7 @@ pub(crate) struct Passed;
 impl Ruling {
     /// That on a request of which no HTTP can be made.
     pub(crate) fn unreadable(what: &str) -> Self {
-        let body = serde_json::json!({
-            "type": "about:blank", "title": "Bad Request", "status": 400, "detail": what,
-        });
-        let headers = vec![(CONTENT_TYPE.to_string(), "application/problem+json".to_owned())];
-        let refusal = Refusal { status: 400, headers, body: body.to_string().into_bytes() };
+        let refusal = Refusal::bad_request(what);
         Self { headers: Vec::new(), refusal: Some(refusal), warnings: warnings::take() }
     }
 }

@@ -6,21 +6,6 @@ const { wrongType } = require("./arguments.js");
 /** The statuses of responses without a body. */
 const WITHOUT_BODY = [204, 205, 304];
 
-/** The response to a request whose key or cost is invalid, as `docs/identity.md` has it. */
-const BAD_REQUEST = {
-  status: 400,
-  headers: [
-    ["content-type", "application/problem+json"],
-    ["cache-control", "no-store"],
-  ],
-  body: JSON.stringify({
-    type: "about:blank",
-    title: "Bad Request",
-    status: 400,
-    detail: "What this request is counted by is invalid.",
-  }),
-};
-
 /** Headers of any form as pairs with names in small letters. */
 function pairs(headers) {
   if (headers === undefined) return [];
@@ -61,4 +46,4 @@ async function answerOf(own, refusal) {
   return { status, headers, body: text };
 }
 
-module.exports = { BAD_REQUEST, answerOf };
+module.exports = { answerOf };

@@ -1,13 +1,14 @@
 "use strict";
 // The common parts of all middleware: its options, and the treatment of a request.
 
-const { BAD_REQUEST, answerOf } = require("./answers.js");
+const { answerOf } = require("./answers.js");
 const { callable, costOf, options, text, wrongType } = require("./arguments.js");
 const { ClientAddress } = require("./client.js");
 const { ArgumentError, StoreError } = require("./errors.js");
 const { Failures } = require("./failures.js");
 const { Limiter } = require("./limiter.js");
 const { ParsedLimits, isLimits } = require("./limits.js");
+const { native } = require("./native.js");
 const { split, toldOf } = require("./told.js");
 
 const PROFILES = ["draft", "legacy", "both", "none"];
@@ -137,7 +138,7 @@ class Guard {
     }
     if (!(error instanceof ArgumentError || error instanceof TypeError)) throw error;
     this.#once(`a request gets a 400, for its key or cost is invalid: ${error.message}`, warn);
-    return { answer: BAD_REQUEST };
+    return { answer: native.unidentified() };
   }
 
   async #denied(request, carrier, decision) {

@@ -2,51 +2,40 @@
 
 use core::time::Duration;
 
-use http::HeaderMap;
 use napi_derive::napi;
 use tollgate_binding::{Clients, Limiter};
-use tollgate_tower::answer::{Answers, Wire};
 
 use crate::decision::Made;
 use crate::error::{self, Result};
 use crate::handles::Handled;
 use crate::numbers::whole;
 use crate::response::{Refusal, lines, pairs};
-use crate::templates::Templates;
-
-fn answers(profile: &str) -> Result<Answers> {
-    tollgate_binding::answers(profile).map_err(error::raised)
-}
 
 /// The headers of a response to a request that a decision was made for.
 #[napi(catch_unwind)]
 pub(crate) fn headers(made: Made, profile: String) -> Result<Vec<Vec<String>>> {
-    let answers = answers(&profile)?;
-    made.with(|limiter, decision| {
-        let mut map = HeaderMap::new();
-        answers.mark(&mut map, &Templates::of(limiter, decision)?.all(limiter), decision);
-        Ok(pairs(tollgate_binding::pairs(&map)))
-    })?
+    let headers = made.with(|limiter, decision| limiter.headers(decision, &profile))?;
+    Ok(pairs(headers.map_err(error::raised)?))
 }
 
 /// The response to a denied request; none if it was admitted.
 #[napi(catch_unwind)]
 pub(crate) fn refusal(made: Made, profile: String) -> Result<Option<Refusal>> {
-    let answers = answers(&profile)?;
-    made.with(|limiter, decision| {
-        let own = Templates::of(limiter, decision)?;
-        let refused = answers.refused(Wire::Http, &own.all(limiter), decision);
-        Ok(refused.map(|it| tollgate_binding::Refusal::from(it).into()))
-    })?
+    let refusal = made.with(|limiter, decision| limiter.refusal(decision, &profile))?;
+    Ok(refusal.map_err(error::raised)?.map(Refusal::from))
 }
 
 /// The response where the store could not answer. The wait is in seconds.
 #[napi(catch_unwind)]
 pub(crate) fn unavailable(limiter: u32, retry_after: f64) -> Result<Refusal> {
-    let limiter = Limiter::find(limiter)?;
     let wait = Duration::try_from_secs_f64(retry_after).unwrap_or_default();
-    let response = answers("draft")?.unavailable(Wire::Http, &[&limiter.name], wait);
-    Ok(tollgate_binding::Refusal::from(response).into())
+    Ok(Limiter::find(limiter)?.unavailable(wait).into())
+}
+
+/// The response to a request whose key or cost is invalid.
+#[napi(catch_unwind)]
+pub(crate) fn unidentified() -> Refusal {
+    tollgate_binding::Refusal::unidentified().into()
 }
 
 /// The seconds that a response of another limiter asks to wait; none where it asks for none.

@@ -23,4 +23,3 @@ mod response;
 mod ruling;
 mod saved;
 mod tap;
-mod templates;

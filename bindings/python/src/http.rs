@@ -15,17 +15,15 @@ pub(crate) type Headers = Vec<(String, String)>;
 pub(crate) type Refusal<'py> = (u16, Headers, Bound<'py, PyBytes>);
 
 /// A response as Python takes it.
-pub(crate) fn refusal(
-    py: Python<'_>,
-    response: impl Into<tollgate_binding::Refusal>,
-) -> Refusal<'_> {
-    shown(py, &response.into())
-}
-
-/// The same of one that is kept.
 pub(crate) fn shown<'py>(py: Python<'py>, refusal: &tollgate_binding::Refusal) -> Refusal<'py> {
     let tollgate_binding::Refusal { status, headers, body } = refusal;
     (*status, headers.clone(), PyBytes::new(py, body))
+}
+
+/// The response to a request whose key or cost is invalid.
+#[pyfunction]
+pub(crate) fn unidentified(py: Python<'_>) -> Refusal<'_> {
+    shown(py, &tollgate_binding::Refusal::unidentified())
 }
 
 /// The seconds that a response of another limiter asks to wait; None where it asks for none.

@@ -19,7 +19,6 @@ mod request;
 mod ruling;
 mod saved;
 mod spin;
-mod templates;
 
 use pyo3::prelude::*;
 
@@ -48,6 +47,7 @@ fn _tollgate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fork::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(http::unidentified, module)?)?;
     module.add_function(wrap_pyfunction!(http::wait_of, module)?)?;
     module.add_class::<http::ClientAddress>()
 }

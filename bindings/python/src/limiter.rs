@@ -7,7 +7,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use tollgate::{Ask, Cost};
 use tollgate_binding::{Counts, Operation};
-use tollgate_tower::answer::{Answers, Wire};
 
 use crate::argument::{self, PolicyText, ProfileText, StoreText, SubjectText};
 use crate::bridge::Bridge;
@@ -19,7 +18,6 @@ use crate::http::{self, Headers, Refusal};
 use crate::limits::{AnyLimits, in_policy};
 use crate::reply::{self, BindingAnswer};
 use crate::request::Request;
-use crate::templates::templates;
 
 /// Limits and the store that counts them.
 #[pyclass(frozen, subclass, module = "tollgate_limiter._tollgate")]
@@ -156,10 +154,8 @@ impl Limiter {
         decision: &Bound<'_, Decision>,
         headers: ProfileText<'_>,
     ) -> PyResult<Headers> {
-        let (decision, mut map) = (&decision.get().0, ::http::HeaderMap::new());
-        let own = templates(py, &self.0, decision)?;
-        profile(py, headers)?.mark(&mut map, &own.all(&self.0), decision);
-        Ok(tollgate_binding::pairs(&map))
+        let headers = self.0.headers(&decision.get().0, headers.0);
+        headers.map_err(|it| error::raised(py, it))
     }
 
     /// The status, headers and body of the response to a denied request; None if it was admitted.
@@ -170,10 +166,9 @@ impl Limiter {
         decision: &Bound<'py, Decision>,
         headers: ProfileText<'_>,
     ) -> PyResult<Option<Refusal<'py>>> {
-        let (decision, answers) = (&decision.get().0, profile(py, headers)?);
-        let own = templates(py, &self.0, decision)?;
-        let refused = answers.refused(Wire::Http, &own.all(&self.0), decision);
-        Ok(refused.map(|response| http::refusal(py, response)))
+        let refusal = self.0.refusal(&decision.get().0, headers.0);
+        let refusal = refusal.map_err(|it| error::raised(py, it))?;
+        Ok(refusal.map(|refusal| http::shown(py, &refusal)))
     }
 
     /// The status, headers and body of the response where the store could not answer.
@@ -182,17 +177,11 @@ impl Limiter {
         &self,
         py: Python<'py>,
         #[pyo3(from_py_with = argument::retry_after)] retry_after: Duration,
-    ) -> PyResult<Refusal<'py>> {
-        let answers = profile(py, ProfileText("draft"))?;
-        Ok(http::refusal(py, answers.unavailable(Wire::Http, &[&self.0.name], retry_after)))
+    ) -> Refusal<'py> {
+        http::shown(py, &self.0.unavailable(retry_after))
     }
 
     fn __repr__(&self) -> String {
         format!("<Limiter {} in {}>", self.0.limits, self.0.kind())
     }
-}
-
-/// The answers of a profile of headers.
-fn profile(py: Python<'_>, name: ProfileText<'_>) -> PyResult<Answers> {
-    tollgate_binding::answers(name.0).map_err(|it| error::raised(py, it))
 }

@@ -10,9 +10,6 @@ from ._tollgate import ClientAddress as _ClientAddress
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Else a client would hide the entry of a proxy by a byte that no header may have before it.
-_UNREADABLE = bytes(0x3F if (it < 32 and it != 9) or it == 127 else it for it in range(256))
-
 _LOG = logging.getLogger("tollgate")
 
 
@@ -46,9 +43,7 @@ class ClientAddress(_ClientAddress):
 
         `peer` is the other end of the connection, with or without a port; None at a Unix socket.
         """
-        subject, warning = self.find(
-            peer, [(name, value.translate(_UNREADABLE)) for name, value in headers]
-        )
+        subject, warning = self.find(peer, list(headers))
         if warning is not None:
             _LOG.warning(warning)
         return subject

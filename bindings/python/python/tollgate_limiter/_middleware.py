@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import re
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +11,7 @@ from ._client import ClientAddress
 from ._errors import ArgumentError, StoreError
 from ._failures import required
 from ._headers import PROFILES, marked
-from ._tollgate import Limits, Request
+from ._tollgate import Limits, Request, unidentified
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -186,9 +185,7 @@ class Guard(Generic[R]):
         if not self._has_warned:
             self._has_warned = True
             _LOG.warning("a request gets a 400, as others will without a line here: %s", error)
-        body = {"type": "about:blank", "title": "Bad Request", "status": 400}
-        lines = [("content-type", "application/problem+json"), ("cache-control", "no-store")]
-        return Ruling(refusal=(400, lines, json.dumps(body).encode()))
+        return Ruling(refusal=unidentified())
 
     async def _decide(self, subjects: Subjects, cost: Cost, ask: Ask) -> Decision:
         if len(subjects) > 1 or not isinstance(subjects[0], str):

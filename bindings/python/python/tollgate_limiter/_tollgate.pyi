@@ -34,6 +34,9 @@ class ClientAddress:
 
 def restored_decision(saved: object) -> Decision: ...
 def restored_hold(token: str, decision: Decision | None = None) -> Holding: ...
+def unidentified() -> tuple[int, list[tuple[str, str]], bytes]:
+    """The response to a request whose key or cost is invalid."""
+
 def wait_of(status: int, headers: list[tuple[bytes, bytes]]) -> float | None:
     """The seconds that a response of somebody else's limiter asks to wait."""
 
