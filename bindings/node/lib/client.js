@@ -5,6 +5,9 @@ const { options, text, wrongType } = require("./arguments.js");
 const { ArgumentError, call } = require("./errors.js");
 const { native, owned } = require("./native.js");
 
+/** The number of a way to find clients. */
+let numberOfClients;
+
 /** Finds the client of a request by its address. */
 class ClientAddress {
   #number;
@@ -21,6 +24,10 @@ class ClientAddress {
     const clients = call(native.clients, { proxies, hops, header, ipv6Prefix });
     this.#number = owned(this, native.forgetClients, clients);
     this.#names = native.clientHeaders(clients);
+  }
+
+  static {
+    numberOfClients = (clients) => clients.#number;
   }
 
   /**
@@ -52,4 +59,4 @@ function whole(value, name, least, most) {
   throw new ArgumentError(`${name} is ${value}: give a whole number from ${least} to ${most}`);
 }
 
-module.exports = { ClientAddress };
+module.exports = { ClientAddress, numberOfClients: (it) => numberOfClients(it) };

@@ -1,6 +1,12 @@
 /// <reference types="node" />
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Decision, Limiter, MiddlewareOptions } from "./index";
+import type {
+  Decision,
+  Limiter,
+  MiddlewareOptions,
+  Policies,
+  PolicyMiddlewareOptions,
+} from "./index";
 
 /** A request of Express, as far as it is known here. */
 type Request = IncomingMessage & { ip?: string; tollgate?: Decision };
@@ -11,6 +17,10 @@ type Request = IncomingMessage & { ip?: string; tollgate?: Decision };
 export function tollgate<Of extends IncomingMessage = Request>(
   limiter: Limiter,
   options?: MiddlewareOptions<Of, ServerResponse>,
+): (request: Of, response: ServerResponse, next: (error?: unknown) => void) => void;
+export function tollgate<Of extends IncomingMessage = Request>(
+  policies: Policies,
+  options?: PolicyMiddlewareOptions<Of>,
 ): (request: Of, response: ServerResponse, next: (error?: unknown) => void) => void;
 
 declare global {

@@ -1,18 +1,18 @@
 "use strict";
 // Middleware for Express, and for whatever calls `(request, response, next)`.
 
-const { Guard } = require("./middleware.js");
+const { guardOf } = require("./policy_guard.js");
 const { byName, tell, whenEnded } = require("./respond.js");
 
 /** The connection of a request; `req.ip` follows the setting `trust proxy`. */
 function connection(request) {
   const { ip, socket, headers } = request;
-  return { ip, peer: socket?.remoteAddress, headers };
+  return { ip, peer: socket?.remoteAddress, headers, node: request };
 }
 
 /** Checks each request, and answers denied ones. The decision is in `req.tollgate`. */
 function tollgate(limiter, options) {
-  const guard = new Guard(limiter, options, connection);
+  const guard = guardOf(limiter, options, connection);
   return function tollgate(request, response, next) {
     limited(guard, request, response).then(
       (passes) => passes && next(),

@@ -1,17 +1,17 @@
 "use strict";
 // A plugin for Fastify, and its hook alone.
 
-const { Guard } = require("./middleware.js");
+const { guardOf } = require("./policy_guard.js");
 const { byName, whenEnded } = require("./respond.js");
 
 /** The connection of a request; `request.ip` follows the option `trustProxy`. */
 function connection({ ip, raw }) {
-  return { ip, peer: raw.socket?.remoteAddress, headers: raw.headers };
+  return { ip, peer: raw.socket?.remoteAddress, headers: raw.headers, node: raw };
 }
 
 /** A hook for some routes, or for a later moment: `preHandler` sees the body. */
 function tollgateHook(limiter, options) {
-  const guard = new Guard(limiter, options, connection);
+  const guard = guardOf(limiter, options, connection);
   return async function tollgate(request, reply) {
     const warn = (what) => request.log.warn(what);
     const { decision, answer, told, after } = await guard.judge(request, request.raw, warn);

@@ -1,18 +1,18 @@
 "use strict";
 // Middleware for Hono.
 
-const { Guard } = require("./middleware.js");
+const { guardOf } = require("./policy_guard.js");
 const { around } = require("./web.js");
 
 /** The connection of a request, which `@hono/node-server` has; other servers have none. */
 function connection(c) {
   const incoming = c.env?.incoming;
-  return { peer: incoming?.socket?.remoteAddress, headers: incoming?.headers };
+  return { peer: incoming?.socket?.remoteAddress, headers: incoming?.headers, web: c.req.raw };
 }
 
 /** Checks each request, and answers denied ones. The decision is `c.get("tollgate")`. */
 function tollgate(limiter, options) {
-  const guard = new Guard(limiter, options, connection);
+  const guard = guardOf(limiter, options, connection);
   return async function tollgate(c, next) {
     let inner;
     const response = await around(guard, { request: c, carrier: c }, async (decision) => {

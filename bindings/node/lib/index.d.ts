@@ -471,3 +471,68 @@ export interface MiddlewareOptions<Request, Response = unknown> {
    */
   onFailure?: "allow" | "deny";
 }
+
+/** The options of a middleware over policies. The file has all others. */
+export interface PolicyMiddlewareOptions<Request> {
+  /** The authenticated user of a request, the field `user`. */
+  key?: (request: Request) => Later<string | null | undefined>;
+  /** The fields `field.NAME` of a request, by name. */
+  fields?: (request: Request) => Later<Record<string, string | null | undefined>>;
+  /** Whether a request is not limited. */
+  skip?: (request: Request) => Later<boolean>;
+  /** The response to a refused request; undefined for the usual one, which is `refusal`. */
+  onDenied?: (
+    request: Request,
+    decision: null,
+    refusal: Refusal,
+  ) => Later<Answer | globalThis.Response | null | undefined | void>;
+}
+
+/** What `Policies` are read from. */
+export interface PolicySettings {
+  /** Where they count, as for a `Limiter`. */
+  store: string;
+  /** How clients are found. By default by the other end of the connection. */
+  client?: ClientAddress;
+  /** The headers that tell a client about its limits. By default `draft`. */
+  headers?: Profile;
+  /** The header with API keys, and the secret of 32 bytes or more by which they are hashed. */
+  apiKey?: readonly [header: string, secret: string];
+}
+
+/** The head of a request. */
+export interface RequestHead {
+  method: string;
+  /** The path with its query, as it was sent. */
+  target: string;
+  headers?: Iterable<readonly [string, string]>;
+  /** The other end of the connection; undefined at a Unix socket. */
+  peer?: string | null;
+  /** The authenticated user. */
+  user?: string | null;
+  /** The template of its route. */
+  route?: string | null;
+  /** The fields `field.NAME`. */
+  fields?: Record<string, string | null | undefined>;
+}
+
+/** The treatment of a request by policies. */
+export interface Ruling {
+  /** The headers for the response of a request that passes. */
+  headers: Headers;
+  /** The response of one that does not; null for one that passes. */
+  refusal: Refusal | null;
+}
+
+/**
+ * The policies of a file, and the store in which they count: all that the service does with a
+ * request, in this process. Give it to a middleware in place of a `Limiter`. While the store cannot
+ * answer, the failure rules of the file decide.
+ */
+export class Policies {
+  constructor(file: string, settings: PolicySettings);
+  /** Reads the file again. Where it has problems, the policies stay as they are. */
+  reload(): void;
+  /** The ruling on a request by its head, which counts it. `warn` gets warnings for the log. */
+  judge(head: RequestHead, warn?: (message: string) => void): Promise<Ruling>;
+}

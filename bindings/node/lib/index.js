@@ -15,6 +15,7 @@ const { Reservation, Slot } = require("./holds.js");
 const { Limiter } = require("./limiter.js");
 const { Limits, ManualClock } = require("./limits.js");
 const { native } = require("./native.js");
+const { Policies } = require("./policies.js");
 const { sign, verify } = require("./sign.js");
 
 const version = native.version();
@@ -29,6 +30,7 @@ module.exports = {
   Limiter,
   Limits,
   ManualClock,
+  Policies,
   Reservation,
   Slot,
   StoreError,

@@ -1,17 +1,18 @@
 "use strict";
 // Middleware for Koa.
 
-const { Guard } = require("./middleware.js");
+const { guardOf } = require("./policy_guard.js");
 const { byName, tell, whenEnded } = require("./respond.js");
 
 /** The connection of a request; `ctx.ip` follows the setting `app.proxy`. */
 function connection(ctx) {
-  return { ip: ctx.ip, peer: ctx.req.socket?.remoteAddress, headers: ctx.req.headers };
+  const { ip, req: node } = ctx;
+  return { ip, peer: node.socket?.remoteAddress, headers: node.headers, node };
 }
 
 /** Checks each request, and answers denied ones. The decision is in `ctx.state.tollgate`. */
 function tollgate(limiter, options) {
-  const guard = new Guard(limiter, options, connection);
+  const guard = guardOf(limiter, options, connection);
   return async function tollgate(ctx, next) {
     const { decision, answer, told, after } = await guard.judge(ctx, ctx.req, console.warn);
     tell(ctx.res, told);

@@ -1,4 +1,4 @@
-import type { Limiter, MiddlewareOptions } from "./index";
+import type { Limiter, MiddlewareOptions, Policies, PolicyMiddlewareOptions } from "./index";
 
 /** An `ExecutionContext` of Nest, as far as it is known here. */
 interface Context {
@@ -12,5 +12,6 @@ interface Context {
  */
 export class TollgateGuard<Request = any, Response = any> {
   constructor(limiter: Limiter, options?: MiddlewareOptions<Request, Response>);
+  constructor(policies: Policies, options?: PolicyMiddlewareOptions<Request>);
   canActivate(context: Context): Promise<boolean>;
 }

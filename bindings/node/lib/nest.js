@@ -3,13 +3,14 @@
 
 const { HttpException } = require("@nestjs/common");
 const { ArgumentError } = require("./errors.js");
-const { Guard } = require("./middleware.js");
+const { guardOf } = require("./policy_guard.js");
 const { byName, whenEnded } = require("./respond.js");
 
 /** The connection of a request; `request.ip` follows the setting of the platform. */
 function connection(request) {
   const { ip, headers } = request;
-  return { ip, peer: (request.raw ?? request).socket?.remoteAddress, headers };
+  const node = request.raw ?? request;
+  return { ip, peer: node.socket?.remoteAddress, headers, node };
 }
 
 /** The body of an exception: the exception filter writes objects as JSON. */
@@ -27,7 +28,7 @@ class TollgateGuard {
   #guard;
 
   constructor(limiter, options) {
-    this.#guard = new Guard(limiter, options, connection);
+    this.#guard = guardOf(limiter, options, connection);
   }
 
   async canActivate(context) {

@@ -1,4 +1,10 @@
-import type { Decision, Limiter, MiddlewareOptions } from "./index";
+import type {
+  Decision,
+  Limiter,
+  MiddlewareOptions,
+  Policies,
+  PolicyMiddlewareOptions,
+} from "./index";
 
 /** The options: functions of the request. */
 export interface TollgateOptions<Of extends Request = Request, Context = any>
@@ -14,6 +20,12 @@ export interface TollgateOptions<Of extends Request = Request, Context = any>
 export function tollgate<Of extends Request = Request, Context = any>(
   limiter: Limiter,
   options: TollgateOptions<Of, Context>,
+): <Asked extends Of, Rest extends unknown[]>(
+  handler: (request: Asked, ...rest: Rest) => Response | Promise<Response>,
+) => (request: Asked, ...rest: Rest) => Promise<Response>;
+export function tollgate<Of extends Request = Request, Context = any>(
+  policies: Policies,
+  options?: PolicyMiddlewareOptions<Of> & Pick<TollgateOptions<Of, Context>, "peer">,
 ): <Asked extends Of, Rest extends unknown[]>(
   handler: (request: Asked, ...rest: Rest) => Response | Promise<Response>,
 ) => (request: Asked, ...rest: Rest) => Promise<Response>;

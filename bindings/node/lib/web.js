@@ -3,7 +3,8 @@
 
 const { callable } = require("./arguments.js");
 const { ArgumentError } = require("./errors.js");
-const { Guard } = require("./middleware.js");
+const { Policies } = require("./policies.js");
+const { guardOf } = require("./policy_guard.js");
 const { LISTS } = require("./told.js");
 
 /** The response with the headers of the limits. Entries of one behind this handler stay. */
@@ -48,16 +49,17 @@ async function around(guard, { request, carrier, context }, handle) {
 function tollgate(limiter, given) {
   const { peer, ...others } = given ?? {};
   callable(peer, "peer");
-  if (peer === undefined && others.key === undefined) {
+  const hasOwnClients = limiter instanceof Policies;
+  if (peer === undefined && others.key === undefined && !hasOwnClients) {
     throw new ArgumentError(
       "key is missing: a Request has no address. Give `peer`, or `new ClientAddress({ hops })` " +
         "behind proxies, or a function",
     );
   }
   const connection = (request, context) => {
-    return { peer: peer?.(request, context), headers: request.headers };
+    return { peer: peer?.(request, context), headers: request.headers, web: request };
   };
-  const guard = new Guard(limiter, others, connection);
+  const guard = guardOf(limiter, others, connection);
   return (handler) =>
     function limited(request, ...context) {
       const asked = { request, carrier: request, context: context[0] };

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { ROOT, node } from "./support.mjs";
 
-const PAGES = ["docs/node.md", "bindings/node/README.md"];
+const PAGES = ["docs/node.md", "docs/calling.md", "bindings/node/README.md"];
 const BLOCK = /^```js\n(.*?)^```\n(?:```text\n(.*?)^```\n)?/gms;
 
 let count = 0;

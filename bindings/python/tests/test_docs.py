@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-PAGES = (ROOT / "docs/python.md", ROOT / "bindings/python/README.md")
+PAGES = (ROOT / "docs/python.md", ROOT / "docs/calling.md", ROOT / "bindings/python/README.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 EXAMPLES = [
     pytest.param(code, output, id=f"{page.stem}-{number}")

@@ -216,6 +216,8 @@ def test_an_option_that_is_async_is_refused_where_nothing_waits() -> None:
         FRONTS["wsgi"](Limiter("1/h"), key=key).get()
 
 
+TENANT = 'subject = "field.tenant", limit = "1/h", absent = "skip"'
+
 POLICIES = """
 version = 1
 
@@ -229,6 +231,12 @@ limits = [
     { subject = "user", limit = "1/h", absent = "skip" },
 ]
 """
+
+
+def app_of_tenant(front: Front, file: Path) -> Any:
+    file.write_text(POLICIES.replace('subject = "ip", limit = "2/h"', TENANT))
+    policies = Policies(str(file), "memory://")
+    return front(policies, fields=lambda request: {"tenant": front.header(request, "tenant")})
 
 
 def test_policies_of_a_file_take_the_place_of_a_limiter(front: Front, tmp_path: Path) -> None:
@@ -247,5 +255,11 @@ def test_policies_of_a_file_take_the_place_of_a_limiter(front: Front, tmp_path: 
     assert app.get("/shop/a", who="bob").status == 200
     assert app.get("/shop/a?x=y", who="eve").status == 429
     assert statuses(app, "/shop/health", "/") == [200, 200]
+    # A path that had to be encoded is no bad request.
+    assert statuses(app, "/a b", "/a%3Fb", "/\u00e9", "/[x]|<y>") == [200] * 4
+    tenant = app_of_tenant(front, file)
+    assert tenant.get("/shop/a", tenant="a").status == 200
+    assert tenant.get("/shop/a", tenant="a").status == 429
+    assert tenant.get("/shop/a", tenant="b").status == 200
     with pytest.raises(ArgumentError, match="cost: with policies, the file says it"):
         front(Policies(str(file), "memory://"), cost=2)

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
         """The options of every middleware: docs/python.md has the table."""
 
         limits: Callable[[R], Any] | None
+        # With policies alone.
+        fields: Callable[[R], Any] | None
 
 
 _LOG = logging.getLogger("tollgate")

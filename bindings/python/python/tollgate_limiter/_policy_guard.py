@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from ._client import ClientAddress
 from ._errors import ArgumentError
@@ -12,6 +13,8 @@ from ._middleware import Guard, Ruling, ask_later, value
 from ._policies import Policies
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._headers import Lines
     from ._middleware import Ask
 
@@ -19,6 +22,9 @@ R = TypeVar("R")
 
 #: The options that mean something here. The file has the others.
 _OPTIONS = frozenset(("skip", "on_denied"))
+
+# All that a path may have as it is (RFC 3986). A server has decoded the rest.
+_PATH = "/:@!$&'()*+,;=~"
 
 
 def guard_of(limiter: Any, key: Any, form: str, **options: Any) -> Guard[Any]:
@@ -31,15 +37,24 @@ def guard_of(limiter: Any, key: Any, form: str, **options: Any) -> Guard[Any]:
 class PolicyGuard(Guard[R]):
     """The options of a middleware whose limits, failure rules and bans are those of a file."""
 
-    __slots__ = ("form", "policies")
+    __slots__ = ("fields", "form", "policies")
 
-    def __init__(self, policies: Policies, key: Any, form: str, **options: Any) -> None:
+    def __init__(
+        self,
+        policies: Policies,
+        key: Any,
+        form: str,
+        *,
+        fields: Callable[[R], Any] | None = None,
+        **options: Any,
+    ) -> None:
         others = options.keys() - _OPTIONS
         if others:
             raise ArgumentError(f"{', '.join(sorted(others))}: with policies, the file says it")
         # It has the options, and what it counts nobody asks for.
         super().__init__(Limiter("1/s"), key, form, **options)
-        self.policies, self.form = policies, form
+        self.policies, self.form, self.fields = policies, form, fields
+        self._check_callable("fields", False)
 
     async def ask(self, request: R, ask: Ask) -> Ruling:
         """The ruling on a request. Its `key` is the user that the file knows."""
@@ -47,12 +62,14 @@ class PolicyGuard(Guard[R]):
             return Ruling()
         is_address = isinstance(getattr(self.key, "__self__", None), ClientAddress)
         user = None if is_address else await value(self.key(request))
+        given = await value(self.fields(request)) if self.fields is not None else {}
+        fields = {name: it for name, it in given.items() if it is not None}
         head = head_of_asgi(request) if self.form == "asgi" else head_of_wsgi(request)
         try:
             if ask is ask_later:
-                judged = await self.policies.ajudge(*head, user=user)
+                judged = await self.policies.ajudge(*head, user=user, fields=fields)
             else:
-                judged = self.policies.judge(*head, user=user)
+                judged = self.policies.judge(*head, user=user, fields=fields)
         except ArgumentError as error:
             return self.unusable(error)
         except UnicodeEncodeError:
@@ -74,7 +91,8 @@ def head_of_asgi(scope: Any) -> tuple[str, str, list[tuple[bytes, bytes]], str |
     """The head of a request of ASGI."""
     query = scope.get("query_string", b"").decode("latin-1")
     peer = scope.get("client")
-    target = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+    raw = scope.get("raw_path")
+    target = raw.decode("latin-1") if raw else quote(scope["path"], safe=_PATH)
     target = f"{target}?{query}" if query else target
     return scope["method"], target, list(scope["headers"]), peer[0] if peer else None
 
@@ -82,8 +100,9 @@ def head_of_asgi(scope: Any) -> tuple[str, str, list[tuple[bytes, bytes]], str |
 def head_of_wsgi(request: Any) -> tuple[str, str, list[tuple[bytes, bytes]], str | None]:
     """The head of a request of WSGI, as Flask and Django have it."""
     environ = getattr(request, "META", None) or getattr(request, "environ", request)
-    query, path = environ.get("QUERY_STRING"), environ.get("PATH_INFO") or "/"
-    target = path.encode("latin-1", "replace").decode("utf-8", "replace")
+    query = environ.get("QUERY_STRING")
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "") or "/"
+    target = quote(path.encode("latin-1", "replace"), safe=_PATH)
     lines = [
         (name[5:].replace("_", "-").lower().encode(), text.encode("latin-1", "replace"))
         for name, text in environ.items()

@@ -92,7 +92,7 @@ class Tollgate:
         if isinstance(limiter, Policies):
             self._guard = PolicyGuard(limiter, by, "", **options)
         else:
-            self._guard = _Guard(limiter, by, "", **options)  # type: ignore[arg-type]
+            self._guard = _Guard(limiter, by, "", **options)  # type: ignore[arg-type,misc]
             self._guard.is_default = default
         # An application may have several.
         self._name = f"_tollgate_{id(self)}"

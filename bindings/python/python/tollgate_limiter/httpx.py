@@ -4,7 +4,7 @@ import httpx
 from tollgate_limiter import Limiter
 from tollgate_limiter.httpx import LimitedTransport
 
-limiter = Limiter("20/s, 5000/h")
+limiter = Limiter("20/s, 1000/h")
 client = httpx.Client(transport=LimitedTransport(limiter, timeout=60))
 """
 
