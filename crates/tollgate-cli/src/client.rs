@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::crypto::ring;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
-use tollgate_server::Address;
+use tollgate_service::Address;
 
 use crate::input::shown;
 use crate::show::duration;

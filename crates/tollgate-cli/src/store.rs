@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate::{Hold, Limiter, MemoryStore, MemoryStoreBuilder, StoreError};
 use tollgate_queue::{AnyQueues, Layout, ProducerSettings, RedisQueues, SqliteQueues};
 use tollgate_redis::{KeyPrefix, RedisStore, may_connect_later};
-use tollgate_server::Queues;
+use tollgate_service::Queues;
 use tollgate_stores::{AnyStore, Kind, StoreUrl, scheme};
 
 use crate::args::{StoreArgs, SubjectArgs};
@@ -116,7 +116,7 @@ pub(crate) fn service_store(
 /// The memory store of a service, with the counts of `snapshot` if that exists.
 fn memory_store(builder: MemoryStoreBuilder, snapshot: Option<&Path>) -> Result<MemoryStore> {
     let Some(path) = snapshot else { return Ok(builder.build()) };
-    let (store, restored) = tollgate_server::snapshot::restore(builder, path)?;
+    let (store, restored) = tollgate_service::snapshot::restore(builder, path)?;
     if let Some(restored) = restored {
         tracing::info!(
             target: "tollgate",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tollgate_server::{Address, CallerLimits, XdsOptions};
+use tollgate_service::{Address, CallerLimits, XdsOptions};
 
 use super::QueueForm;
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
-use tollgate_server::Operation;
+use tollgate_service::Operation;
 
 use crate::args::Health;
 use crate::client::{Service, Wanted};

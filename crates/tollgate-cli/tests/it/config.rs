@@ -63,7 +63,7 @@ fn no_shipped_policy_lets_everything_pass_without_the_store() {
             "examples/kubernetes/tollgate.yaml",
             "packages/helm/tollgate/values.yaml",
             "packages/kustomize/base/policies.toml",
-            "crates/tollgate-server/README.md",
+            "crates/tollgate-service/README.md",
             "crates/tollgate-policy/README.md",
             "README.md",
         ]

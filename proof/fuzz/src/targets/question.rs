@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{ManualClock, MemoryStore};
 use tollgate_policy::{Format, Gate, Policies};
-use tollgate_server::{Address, AnyStore, Options, Server};
+use tollgate_service::{Address, AnyStore, Options, Server};
 
 const FILE: &str = r#"
     version = 1

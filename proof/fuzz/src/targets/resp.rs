@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tollgate::{ManualClock, MemoryStore};
 use tollgate_policy::{Format, Gate, Policies};
-use tollgate_server::{Address, AnyStore, Options, Server};
+use tollgate_service::{Address, AnyStore, Options, Server};
 
 const FILE: &str = "version = 1\n[[policies]]\nname = \"login\"\non_failure = \"deny\"\n\
                     limits = [{ subject = \"ip\", limit = \"2/h\" }]";

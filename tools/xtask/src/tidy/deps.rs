@@ -25,7 +25,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     // Envoy's messages, as types; and its rules, which know no protocol.
     ("tollgate-envoy", &["tollgate", "tollgate-policy"]),
     (
-        "tollgate-server",
+        "tollgate-service",
         &[
             "tollgate",
             "tollgate-envoy",
@@ -52,7 +52,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             // `tollgate judge` is the history checker, for limiters that are not ours.
             KIT,
             "tollgate-queue",
-            "tollgate-server",
+            "tollgate-service",
             "tollgate-tower",
         ],
     ),
@@ -80,7 +80,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "tollgate-redis",
             "tollgate-logs",
             "tollgate-policy",
-            "tollgate-server",
+            "tollgate-service",
             "tollgate-tower",
         ],
     ),
@@ -263,7 +263,7 @@ mod tests {
             ("tollgate-sqlite", "tollgate-logs", false),
             ("tollgate-logs", "tollgate-experiments", false),
             ("tollgate-logs", "tollgate-proof", false),
-            ("tollgate-server", "tollgate-proof", false),
+            ("tollgate-service", "tollgate-proof", false),
             ("tollgate-cli", TESTBED, false),
             (KIT, TESTBED, false),
             ("tollgate-proof", "tollgate-cli", true),

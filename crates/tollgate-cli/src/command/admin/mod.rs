@@ -12,7 +12,7 @@ use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use tollgate_server::Operation;
+use tollgate_service::Operation;
 
 use crate::args::{
     Admin, AdminAction, AdminCount, AdminService, CreditArgs, RulingArgs, RulingTarget, TopBy,

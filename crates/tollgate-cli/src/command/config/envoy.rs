@@ -7,7 +7,7 @@ use serde::Serialize;
 use tollgate_envoy::{Config, Counting, Domain, Meaning, OnFailure, Rule, SameDomain};
 use tollgate_policy::tree::{Value, parse};
 use tollgate_policy::{Format, Level, Problems};
-use tollgate_server::EnvoyFiles;
+use tollgate_service::EnvoyFiles;
 
 use super::shared::{BROKEN, ProblemJson, WARNED, counted, printable};
 use crate::args::ConfigCheck;

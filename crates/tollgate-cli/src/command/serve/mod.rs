@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
-use tollgate_server::{
+use tollgate_service::{
     Address, CheckLog, Denials, Fullness, Metrics, Options, ReloadError, Server, Subjects,
 };
 use tollgate_stores::AnyStore;
@@ -218,7 +218,7 @@ async fn until_end<E>(
 /// Saves the counts of the memory store, if configured.
 fn save(store: &AnyStore, args: &Serve) -> Result<()> {
     if let (AnyStore::Memory(store), Some(path)) = (store, &args.snapshot) {
-        let saved = tollgate_server::snapshot::save(store, path)?;
+        let saved = tollgate_service::snapshot::save(store, path)?;
         tracing::info!(target: "tollgate", "{} counts in {}", saved.subjects, path.display());
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The settings of a service, from the arguments and the environment.
 
 use anyhow::{Context as _, Result, bail};
-use tollgate_server::{
+use tollgate_service::{
     Address, AuthOptions, Bounds, CallerLimits, EnvoyRules, Forwarded, Options, TimeSeriesOptions,
     Tls, TlsProtocol,
 };

@@ -1,7 +1,7 @@
 //! The Redis protocol of a service: its settings, and its lines of output.
 
 use anyhow::{Result, anyhow};
-use tollgate_server::{Address, Options, RespUser, Server};
+use tollgate_service::{Address, Options, RespUser, Server};
 
 use crate::args::{Serve, TlsFor};
 use crate::input::secret;

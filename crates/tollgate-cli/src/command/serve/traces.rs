@@ -18,7 +18,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::runtime::Handle;
-use tollgate_server::Traces;
+use tollgate_service::Traces;
 
 use crate::client::over_https;
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::Bytes;
 use http::{Request, Uri};
 use opentelemetry_http::HttpClient;
-use tollgate_server::{Address, Options, Posted, Webhook, WebhookClient};
+use tollgate_service::{Address, Options, Posted, Webhook, WebhookClient};
 
 use super::traces::client;
 use crate::input::secret;

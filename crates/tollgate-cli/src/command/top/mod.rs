@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
-use tollgate_server::Operation;
+use tollgate_service::Operation;
 
 use super::admin::{Payload, ask};
 use crate::args::Top;
