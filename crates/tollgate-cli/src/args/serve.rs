@@ -186,7 +186,7 @@ pub(crate) struct Serve {
     pub(crate) caller_waiting: OnOff,
 
     /// With a Redis: how many shapes of several limits callers may give. A shape is the strategies,
-    /// their order, and the number of subjects; each takes about 14 kB of the server
+    /// their order, and the number of subjects; each takes 56 kB or more of the server
     #[arg(long, value_name = "N", default_value_t = CallerLimits::DEFAULT_SHAPES)]
     pub(crate) caller_shapes: usize,
 

@@ -386,14 +386,13 @@ impl Options {
         Self { breaker_timeout: Some(timeout), ..self }
     }
 
-    /// The most scripts with the numbers of their limits written in; 1,000 unless set. A set of
-    /// limits has one script for each kind of call (a check, a peek, a partial check, with a
-    /// request id), and a batch script beside each. A script takes about 14 kB of the server's
-    /// memory until the server stops.
+    /// The most scripts with the numbers of their limits written in; 1,000 unless set, and 32 of
+    /// one shape (the same strategies in the same order). A set of limits has one script for each
+    /// kind of call (a check, a peek, a partial check, with a request id), and a batch script
+    /// beside each. A script takes 56 to 90 KB of the server's memory until the server stops.
     ///
-    /// Beyond this maximum, limits of one shape (the same strategies in the same order) share a
-    /// script that takes their numbers as arguments. Such a script is a little slower, and its
-    /// calls are not batched.
+    /// Beyond these, limits of one shape share a script that takes their numbers as arguments. Such
+    /// a script is a little slower, and its calls are not batched.
     ///
     /// So limits that are created at run time, one per tenant or by callers, never fill a server's
     /// memory.

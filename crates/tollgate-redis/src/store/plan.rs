@@ -19,6 +19,10 @@ use crate::script::Script;
 /// The most scripts that a store caches. A script that is not cached is composed again.
 const MAX_PLANS: usize = 1_024;
 
+/// The most sets of one shape whose numbers are written into scripts. So many plans are common;
+/// more of one shape are the limits of tenants, each with numbers of its own.
+const MAX_OF_A_SHAPE: usize = 32;
+
 /// The serials of the sets, the mode, and the units of a cost that is not plain.
 type PlanKey = (SmallVec<[u64; 2]>, u8, Vec<Unit>);
 
@@ -226,14 +230,27 @@ struct PlanCache {
     /// The hashes of all sets whose numbers were ever written into a script. A server keeps each
     /// such script until it stops.
     written: HashSet<u64>,
+    /// How many of them there are of each shape.
+    of_shape: HashMap<String, usize>,
     /// The scripts that take number arguments, by shape.
     shared: HashMap<SharedKey, Arc<Script>>,
 }
 
 impl PlanCache {
-    /// Whether the numbers of a set may be written into a script.
-    fn may_write(&mut self, hash: u64, most: usize) -> bool {
-        self.written.contains(&hash) || self.written.len() < most && self.written.insert(hash)
+    /// Whether the numbers of a set of a shape may be written into a script.
+    fn may_write(&mut self, hash: u64, shape: impl FnOnce() -> String, most: usize) -> bool {
+        if self.written.contains(&hash) {
+            return true;
+        }
+        if self.written.len() >= most {
+            return false;
+        }
+        let of_shape = self.of_shape.entry(shape()).or_default();
+        if *of_shape >= MAX_OF_A_SHAPE {
+            return false;
+        }
+        *of_shape += 1;
+        self.written.insert(hash)
     }
 }
 
@@ -319,7 +336,7 @@ impl Plans {
         let texts: Vec<_> = sets.iter().map(|set| (set.identity(), set.full_text())).collect();
         let hash = self.hasher.hash_one((texts, key.1, &key.2));
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
-        let is_written = cache.may_write(hash, self.max_inlined);
+        let is_written = cache.may_write(hash, || compose::shape(&sets), self.max_inlined);
         drop(cache);
         let plan = if is_written {
             self.inlined(check, &sets)

@@ -418,6 +418,24 @@ fn limits_without_number_make_no_scripts_without_number() {
     nothing_without_ttl(&server);
 }
 
+/// Tenants with numbers of their own share a script, and count as before.
+#[test]
+fn tenants_of_one_shape_share_a_script() {
+    let server = redis_or_skip!();
+    runtime().block_on(async {
+        let store = RedisStore::builder(options(&server)).connect().await.unwrap();
+        for number in 1..=100_u64 {
+            let limiter = Limiter::new(limits(&format!("{number}/1h via gcra")), store.clone());
+            let tenant = format!("tenant:{number}");
+            let decision = limiter.check(Ask::new(&tenant).cost(number)).await.unwrap();
+            assert!(decision.is_allowed() && decision.remaining() == 0, "{number}");
+            assert!(!limiter.check(&tenant).await.unwrap().is_allowed(), "{number}");
+        }
+        // 32 with numbers in them, and the one that takes them.
+        assert!(store.loads() <= 33, "{} loads", store.loads());
+    });
+}
+
 /// By hand, from redis-cli: no argument makes a script do what the limit does not allow.
 #[test]
 fn arguments_given_by_hand_are_looked_at() {

@@ -21,7 +21,7 @@ pub enum CallerLimits {
     Single,
     /// Several limits and several subjects as well, in at most this many shapes on a Redis store. A
     /// shape is the ordered list of strategies with the number of their subjects. The Redis server
-    /// keeps about 14 kB of scripts for each shape until it stops.
+    /// keeps 56 kB of scripts or more for each shape until it stops.
     Several {
         /// The most shapes since the service started. One limit for one subject does not count as a
         /// shape.
