@@ -60,10 +60,14 @@ Tasks:
   features                        each feature of each crate alone
   crates [--no-install]           what is to be published, packed, unpacked and built, by this
                                   Rust and by the oldest, which --no-install does not install
-  wheel [--no-install]            the Python package: built, installed into a fresh environment,
+  wheel [--no-install] [--only-build]
+                                  the Python package: built, installed into a fresh environment,
                                   tested there; pip installs what it needs (--no-install skips)
-  node-package [--no-install]     the Node package: built, packed, installed into a fresh folder,
+                                  --only-build tests nothing: a wheel is in target/wheels
+  node-package [--no-install] [--only-build]
+                                  the Node package: built, packed, installed into a fresh folder,
                                   tested there; npm installs what it needs (--no-install skips)
+                                  --only-build tests nothing: a package is in target/node-package
   packages [--no-install] [--rebuild] [--charts-by PROGRAM]
                                   a package for Debian, an image, charts: built, installed, started;
                                   apt-get and pip install what that needs, as root
@@ -254,12 +258,18 @@ fn package(tree: &Tree, words: &Words, task: &str) -> Result<bool> {
             }
         }
         "wheel" => {
-            words.only("wheel", &["no-install"])?;
-            wheel::run(tree, words.install)
+            words.only("wheel", &["no-install", "only-build"])?;
+            match words.only_build {
+                true => wheel::only_build(tree, words.install),
+                false => wheel::run(tree, words.install),
+            }
         }
         _ => {
-            words.only("node-package", &["no-install"])?;
-            node_package::run(tree, words.install)
+            words.only("node-package", &["no-install", "only-build"])?;
+            match words.only_build {
+                true => node_package::only_build(tree, words.install),
+                false => node_package::run(tree, words.install),
+            }
         }
     }
 }
@@ -298,6 +308,7 @@ struct Words {
     write: bool,
     dry_run: bool,
     rebuild: bool,
+    only_build: bool,
     charts_by: Option<PathBuf>,
     target: Option<String>,
     only_name: Option<String>,
@@ -319,6 +330,7 @@ impl Words {
             write: false,
             dry_run: false,
             rebuild: false,
+            only_build: false,
             charts_by: None,
             target: None,
             only_name: None,
@@ -349,6 +361,7 @@ impl Words {
             "write" => &mut self.write,
             "dry-run" => &mut self.dry_run,
             "rebuild" => &mut self.rebuild,
+            "only-build" => &mut self.only_build,
             "list" => &mut self.mutate.list,
             // One task has them, and looks at what was seen.
             "broken" | "json" | "sample" => return true,

@@ -45,6 +45,16 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     Ok(counts.hold(in_ci))
 }
 
+/// Builds it, and nothing else.
+pub(crate) fn only_build(tree: &Tree, may_install: bool) -> Result<bool> {
+    if let Err(why) = tools(may_install) {
+        bail!("the Node package cannot be built: {why}");
+    }
+    let package = timed("the package", || build(tree))?;
+    println!("{}", package.display());
+    Ok(true)
+}
+
 /// Sees to it that there are Node and npm, or says why there are none.
 fn tools(may_install: bool) -> core::result::Result<(), String> {
     if programs::find("node").is_none() {

@@ -28,7 +28,8 @@ const WHEELS: &str = "target/wheels";
 /// Builds and tests it, and says how long each step took. Without a network or Python it says what
 /// is skipped, which fails where `CI=true`.
 pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
-    let python = match environment(tree, may_install)? {
+    let all = tree.root.join(REQUIREMENTS).display().to_string();
+    let python = match environment(tree, may_install, &["--requirement", &all])? {
         Ok(python) => python,
         Err(why) => {
             println!("SKIPPED: the Python package was not built and not tested: {why}");
@@ -59,6 +60,24 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
+/// Builds a wheel, and nothing else.
+pub(crate) fn only_build(tree: &Tree, may_install: bool) -> Result<bool> {
+    let python = match environment(tree, may_install, &[&maturin(tree)?])? {
+        Ok(python) => python,
+        Err(why) => bail!("the wheel cannot be built: {why}"),
+    };
+    let wheel = timed("the wheel", || build(tree, &python))?;
+    println!("{}", wheel.display());
+    Ok(true)
+}
+
+/// The line of the requirements that builds wheels.
+fn maturin(tree: &Tree) -> Result<String> {
+    let text = std::fs::read_to_string(tree.root.join(REQUIREMENTS)).context(REQUIREMENTS)?;
+    let line = text.lines().find(|line| line.starts_with("maturin=="));
+    line.map(str::to_owned).with_context(|| format!("{REQUIREMENTS} has no maturin"))
+}
+
 /// The names in the types that are missing at run time, in the crate's folder.
 const ALLOWED: &str = "stubtest-allowed.txt";
 
@@ -74,8 +93,12 @@ const CHECKS: [(&str, &[&str]); 5] = [
     ("its format", &["ruff", "format", "--quiet", "--no-cache", "--check", "."]),
 ];
 
-/// A fresh environment with its dependencies, or the reason why there is none.
-fn environment(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>> {
+/// A fresh environment with these packages, or the reason why there is none.
+fn environment(
+    tree: &Tree,
+    may_install: bool,
+    packages: &[&str],
+) -> Result<Result<PathBuf, String>> {
     if !may_install {
         return Ok(Err("--no-install was given, and pip installs what it needs".to_owned()));
     }
@@ -93,9 +116,8 @@ fn environment(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>
     }
     let python = folder.join("bin/python");
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    pip.arg(tree.root.join(REQUIREMENTS));
-    Ok(match timed("the packages of its tests", || process::show(&mut pip))? {
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    Ok(match timed("the packages that it needs", || process::show(&mut pip))? {
         true => Ok(python),
         false => Err("pip could not install what it needs: is there a network?".to_owned()),
     })
