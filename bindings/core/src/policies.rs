@@ -157,7 +157,7 @@ impl Policies {
         let policies = read.map_err(|it| Failure::argument(it.to_string()))?;
         // The fields that they read are known before they are in force.
         let trial = Gate::new(policies.clone(), MemoryStore::new()).map_err(wrong("file"))?;
-        self.how.builder(trial)?.build().map_err(wrong("file"))?;
+        self.how.builder(trial)?.build().map_err(lacks)?;
         self.opened()?.gate.replace(policies);
         Ok(())
     }
@@ -175,6 +175,19 @@ impl Policies {
         let opened = Arc::new(self.how.open()?);
         open.1 = Some(Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// The names of the fields `field.NAME` that the file reads now.
+    ///
+    /// # Errors
+    /// A forked child cannot open the store.
+    pub fn field_names(&self) -> Result<Vec<String>> {
+        let current = self.opened()?.gate.current();
+        let custom = current.policies().fields().iter().filter_map(|field| match field {
+            Field::Custom(name) => Some(name.to_string()),
+            _ => None,
+        });
+        Ok(custom.collect())
     }
 
     /// The ruling on a request, in memory.
@@ -253,7 +266,7 @@ impl How {
         let _inside = runtime.enter();
         let store = self.url.clone().unconnected().map_err(|it| Failure::from(&it))?;
         let gate = Gate::new(policies, store.clone()).map_err(wrong("file"))?;
-        let limited = self.builder(gate.clone())?.build().map_err(wrong("file"))?.layer(Admit);
+        let limited = self.builder(gate.clone())?.build().map_err(lacks)?.layer(Admit);
         let is_near = matches!(store, AnyStore::Memory(_) | AnyStore::Sqlite(_));
         let (first, tried) = watch::channel(is_near);
         if !is_near {
@@ -301,6 +314,17 @@ fn key_of((header, secret): (&str, &str)) -> Result<ApiKey> {
         return Ok(ApiKey::bearer(hashing));
     }
     ApiKey::header(header, hashing).map_err(wrong("api_key_header"))
+}
+
+/// A field that nobody tells, in the words of the packages.
+fn lacks(error: ParseError) -> Failure {
+    if error.remedy().contains("`api_key`") && error.what().contains("`api_key`") {
+        return Failure::argument(
+            "api_key is missing: the file reads the field `api_key`. Give the header that has the \
+             key, and a secret by which keys are hashed",
+        );
+    }
+    wrong("file")(error)
 }
 
 fn wrong(name: &'static str) -> impl Fn(ParseError) -> Failure {
@@ -435,6 +459,7 @@ limit = "3/h via fixed_window"
     #[test]
     fn a_file_decides_by_the_head_of_a_request() {
         let Made { dir, policies } = made(FILE, "memory://").unwrap();
+        assert_eq!(policies.field_names().unwrap(), ["tenant"]);
         let judged = |head| policies.judge(head).unwrap();
         let first = judged(head("192.0.2.7:4711"));
         assert_eq!(status(&first), 200);
@@ -506,7 +531,8 @@ limit = "3/h via fixed_window"
         assert!(failed("version = 1", "memory://").contains("policies.toml:1:1"));
         assert!(failed(FILE, "ftp://host").contains("ftp"));
         let keys = FILE.replace("field.tenant", "api_key");
-        assert!(failed(&keys, "memory://").contains("api_key"), "{}", failed(&keys, "memory://"));
+        let what = failed(&keys, "memory://");
+        assert!(what.starts_with("api_key is missing"), "{what}");
         assert!(key_of(("x-key", "short")).unwrap_err().what.starts_with("key_secret: "));
         assert!(key_of(("x key", &"s".repeat(64))).unwrap_err().what.starts_with("api_key_header"));
     }

@@ -531,6 +531,8 @@ export interface Ruling {
  */
 export class Policies {
   constructor(file: string, settings: PolicySettings);
+  /** The names of the fields `field.NAME` that the file reads. */
+  get fieldNames(): string[];
   /** Reads the file again. Where it has problems, the policies stay as they are. */
   reload(): void;
   /** The ruling on a request by its head, which counts it. `warn` gets warnings for the log. */

@@ -71,12 +71,20 @@ class Line {
     return this.#clock.advance(time);
   }
 
-  /** The part of the first: asks until it is admitted, or has to wait beyond the end. */
-  async ask(question, cost, end, signal) {
+  /**
+   * The part of the first: asks until it is admitted, or has to wait beyond the end. `until` is the
+   * time before which no turn begins; null where that is beyond the end.
+   */
+  async ask(question, cost, { end, until, signal }) {
     const known = this.#next.cost === cost ? this.#next.at - this.now() : 0;
     // Where that is too long, the denial has the wait.
     if (known > 0 && known <= end - this.now()) await this.pause(known, signal);
     for (;;) {
+      // A response may have asked for a wait while this one slept.
+      for (let at; (at = until()) > this.now(); ) {
+        if (at > end) return null;
+        await this.pause(at - this.now(), signal);
+      }
       const decision = await question();
       if (decision.allowed) {
         const wait = call(native.admitted, this.#pace, madeOf(decision));
@@ -130,12 +138,9 @@ class Lines {
     const turn = { begin: () => {} };
     try {
       if (!(await line.enter(turn, timeout, signal))) return null;
-      for (let at; (at = this.#until.get(subject) ?? 0) > line.now(); ) {
-        if (at > end) return null;
-        await line.pause(at - line.now(), signal);
-      }
       const question = () => limiter.checkAll([subject], cost, { waiting: "again" });
-      return await line.ask(question, cost, end, signal);
+      const until = () => this.#until.get(subject) ?? 0;
+      return await line.ask(question, cost, { end, until, signal });
     } finally {
       line.leave(turn);
       if (line.waiters.length === 0) {

@@ -28,6 +28,11 @@ class Policies {
     this.#isMemory = native.policiesInMemory(this.#number);
   }
 
+  /** The names of the fields `field.NAME` that the file reads. */
+  get fieldNames() {
+    return call(native.policyFields, this.#number);
+  }
+
   /** Reads the file again. Where it has problems, the policies stay as they are. */
   reload() {
     call(native.reloadPolicies, this.#number);

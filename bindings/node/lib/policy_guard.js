@@ -43,11 +43,17 @@ class PolicyGuard {
   #policies;
   #given;
   #connection;
+  #names;
   #hasWarned = false;
 
   constructor(policies, given, connection) {
     this.#given = options(given, OPTIONS);
     for (const name of OPTIONS) callable(this.#given[name], name);
+    this.#names = policies.fieldNames;
+    if (this.#given.fields === undefined && this.#names.length > 0) {
+      const read = this.#names.map((name) => `field.${name}`).join(", ");
+      throw new ArgumentError(`fields is missing: give a function, since the file reads ${read}`);
+    }
     this.#policies = policies;
     this.#connection = connection;
   }
@@ -59,6 +65,7 @@ class PolicyGuard {
     const head = headOf(this.#connection(request, context));
     let ruling;
     try {
+      this.#checkNames(Object.keys(known ?? {}));
       ruling = await this.#policies.judge({ ...head, user, fields: known }, warn);
     } catch (error) {
       if (!(error instanceof ArgumentError || error instanceof TypeError)) throw error;
@@ -75,6 +82,17 @@ class PolicyGuard {
     const answer = await answerOf(own, { ...refusal, headers: others });
     told.told?.leave(answer.headers.map(([name]) => name));
     return { answer, ...told };
+  }
+
+  /** A name that the file does not read is a mistake, and would leave a limit out. */
+  #checkNames(names) {
+    if (names.every((name) => this.#names.includes(name))) return;
+    // It may have been read again.
+    this.#names = this.#policies.fieldNames;
+    const unknown = names.find((name) => !this.#names.includes(name));
+    if (unknown === undefined) return;
+    const read = this.#names.join(", ");
+    throw new ArgumentError(`fields has \`${unknown.slice(0, 40)}\`, and the file reads ${read}`);
   }
 
   #told(carrier, decision, headers) {

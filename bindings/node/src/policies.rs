@@ -87,6 +87,12 @@ pub(crate) fn policies_in_memory(policies: u32) -> Result<bool> {
     Ok(Policies::find(policies)?.in_memory())
 }
 
+/// The names of the fields `field.NAME` that the file reads.
+#[napi(catch_unwind)]
+pub(crate) fn policy_fields(policies: u32) -> Result<Vec<String>> {
+    Policies::find(policies)?.field_names().map_err(error::raised)
+}
+
 /// Reads the file again.
 #[napi(catch_unwind)]
 pub(crate) fn reload_policies(policies: u32) -> Result<()> {

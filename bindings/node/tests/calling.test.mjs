@@ -124,3 +124,15 @@ test("no turn begins while a subject backs off", async () => {
   assert.ok((await limiter.untilReady("api", 60)).allowed);
   assert.equal(time.atUs, 5_000_000);
 });
+
+test("one that sleeps for its turn is delayed too", async () => {
+  const limiter = new Limiter("1/50ms via uniform");
+  assert.ok(limiter.checkSync("api").allowed);
+  const head = limiter.untilReady("api", 60);
+  // It sleeps after its first question.
+  await new Promise((resolve) => setImmediate(resolve));
+  const start = performance.now();
+  limiter.backOff("api", 0.3);
+  assert.ok((await head).allowed);
+  assert.ok(performance.now() - start >= 299);
+});

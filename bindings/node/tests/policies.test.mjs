@@ -123,6 +123,10 @@ for (const [name, { start, header }] of Object.entries(FRAMEWORKS)) {
     } finally {
       await app.close();
     }
+    await assert.rejects(async () => start([{ limiter }]), /fields is missing.*field\.tenant/);
+    const wrong = await start([{ limiter, fields: () => ({ tenat: "a" }) }]);
+    assert.equal((await asked(wrong)).status, 400);
+    await wrong.close();
     const options = { limiter, limits: () => "1/s" };
     await assert.rejects(async () => start([options]), /limits/);
   });

@@ -76,6 +76,12 @@ impl Policies {
         self.0.in_memory()
     }
 
+    /// The names of the fields `field.NAME` that the file reads.
+    #[getter]
+    fn field_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.0.field_names().map_err(|it| error::raised(py, it))
+    }
+
     /// Reads the file again. Where it has problems, the policies stay as they are.
     fn reload(&self, py: Python<'_>) -> PyResult<()> {
         self.0.reload().map_err(|it| error::raised(py, it))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -183,3 +184,20 @@ def test_no_turn_begins_while_a_subject_backs_off() -> None:
 def test_waits_are_read() -> None:
     assert wait_of(429, [(b"Retry-After", b"7")]) == 7
     assert wait_of(200, [(b"x-ratelimit-remaining", b"3")]) is None
+
+
+def test_one_that_sleeps_for_its_turn_is_delayed_too() -> None:
+    limiter = Limiter("1/50ms via uniform")
+
+    async def main() -> float:
+        assert limiter.check("api")
+        head = asyncio.create_task(limiter.auntil_ready("api", 60))
+        thread = asyncio.create_task(asyncio.to_thread(limiter.until_ready, "api", 60))
+        await asyncio.sleep(0.01)
+        start = time.monotonic()
+        limiter.back_off("api", 0.3)
+        assert await head
+        assert await thread
+        return time.monotonic() - start
+
+    assert asyncio.run(main()) >= 0.3

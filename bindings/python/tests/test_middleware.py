@@ -216,6 +216,18 @@ def test_an_option_that_is_async_is_refused_where_nothing_waits() -> None:
         FRONTS["wsgi"](Limiter("1/h"), key=key).get()
 
 
+def test_a_key_that_returns_no_subject_is_a_bad_request(
+    front: Front, caplog: pytest.LogCaptureFixture
+) -> None:
+    for key in (("tenant:a", "10/m"), [(None, "9/m")], ["a", 7], 7):
+        app = front(Limiter("1/h"), key=lambda request, key=key: key)
+        assert statuses(app, "/", "/") == [400, 400], key
+    assert len([it for it in caplog.messages if "give str, None, or a list" in it]) == 4
+    # Nobody's limits are asked for.
+    none = front(Limiter("1/h"), key=lambda request: None, limits=lambda request: {}["no tenant"])
+    assert statuses(none, "/", "/") == [200, 200]
+
+
 TENANT = 'subject = "field.tenant", limit = "1/h", absent = "skip"'
 
 POLICIES = """
@@ -261,5 +273,9 @@ def test_policies_of_a_file_take_the_place_of_a_limiter(front: Front, tmp_path: 
     assert tenant.get("/shop/a", tenant="a").status == 200
     assert tenant.get("/shop/a", tenant="a").status == 429
     assert tenant.get("/shop/a", tenant="b").status == 200
+    with pytest.raises(ArgumentError, match=r"fields is missing: .* reads field\.tenant"):
+        front(Policies(str(file), "memory://"))
+    wrong = front(Policies(str(file), "memory://"), fields=lambda request: {"tenat": "a"})
+    assert wrong.get("/shop/a").status == 400
     with pytest.raises(ArgumentError, match="cost: with policies, the file says it"):
         front(Policies(str(file), "memory://"), cost=2)

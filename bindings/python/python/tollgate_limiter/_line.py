@@ -117,7 +117,7 @@ class Line:
             self._leave(wake)
 
     def back_off(self) -> Iterator[float]:
-        """Pauses until turns may begin."""
+        """Pauses until turns may begin. A response may ask for them while the first one sleeps."""
         while (pause := self.until - self.now()) > 0:
             yield pause
 
@@ -212,16 +212,16 @@ def until_ready(
         with line.place(timeout) as is_ready:
             if not is_ready:
                 return None
-            for pause in line.back_off():
-                if pause > end - line.now():
-                    return None
-                if not line.moved(pause):
-                    time.sleep(pause)
             turn = line.turn(cost, end)
             pause = next(turn)
             while True:
                 if not line.moved(pause):
                     time.sleep(pause)
+                for pause in line.back_off():
+                    if pause > end - line.now():
+                        return None
+                    if not line.moved(pause):
+                        time.sleep(pause)
                 try:
                     pause = turn.send(limiter.check_all([subject], cost, waiting="again"))
                 except StopIteration as over:
@@ -239,14 +239,14 @@ async def auntil_ready(
         async with line.aplace(timeout) as is_ready:
             if not is_ready:
                 return None
-            for pause in line.back_off():
-                if pause > end - line.now():
-                    return None
-                await asyncio.sleep(0 if line.moved(pause) else pause)
             turn = line.turn(cost, end)
             pause = next(turn)
             while True:
                 await asyncio.sleep(0 if line.moved(pause) else pause)
+                for pause in line.back_off():
+                    if pause > end - line.now():
+                        return None
+                    await asyncio.sleep(0 if line.moved(pause) else pause)
                 try:
                     pause = turn.send(await limiter.acheck_all([subject], cost, waiting="again"))
                 except StopIteration as over:

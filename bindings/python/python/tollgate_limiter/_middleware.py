@@ -165,6 +165,8 @@ class Guard(Generic[R]):
             subjects = await self.subjects(request)
         except NoClientError:
             return Ruling(refusal=self.limiter.unavailable())
+        except ArgumentError as error:
+            return self.unusable(error)
         if not subjects:
             return Ruling()
         cost = await value(self.cost(request)) if callable(self.cost) else self.cost
@@ -209,6 +211,9 @@ class Guard(Generic[R]):
         if isinstance(given, str) and self.limits is None:
             return [given]
         subjects = await found(self.key, given, self.limiter.policy)
+        if not subjects:
+            # Nobody to find limits for.
+            return []
         limits = self.limits and await value(self.limits(request))
         if not limits:
             return [] if self._is_view else subjects
@@ -298,13 +303,22 @@ async def found(key: object, given: Any, policy: str | None) -> Subjects:
         if isinstance(getattr(key, "__self__", None), ClientAddress):
             raise NoClientError
         return []
-    if not isinstance(subjects, list | tuple):
-        raise TypeError(f"key must return str, None or a list, not {type(subjects).__name__}")
-    return [
-        it if isinstance(it, str) else (it[0], parsed(it[1], policy))
-        for it in subjects
-        if it is not None
-    ]
+    # A tuple may be meant as one subject with its limits.
+    if not isinstance(subjects, list):
+        raise ArgumentError(f"key returned {type(subjects).__name__}: {_KEYS}")
+    return [subject_of(it, policy) for it in subjects if it is not None]
+
+
+_KEYS = "give str, None, or a list of str and (str, limits)"
+
+
+def subject_of(entry: Any, policy: str | None) -> str | tuple[str, Limits]:
+    """An entry of a list of subjects."""
+    if isinstance(entry, str):
+        return entry
+    if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], str):
+        raise ArgumentError(f"key returned a list with {entry!r:.60}: {_KEYS}")
+    return (entry[0], parsed(entry[1], policy))
 
 
 def under(subjects: Subjects, limits: Limits) -> Subjects:

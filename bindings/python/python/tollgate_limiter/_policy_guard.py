@@ -37,7 +37,7 @@ def guard_of(limiter: Any, key: Any, form: str, **options: Any) -> Guard[Any]:
 class PolicyGuard(Guard[R]):
     """The options of a middleware whose limits, failure rules and bans are those of a file."""
 
-    __slots__ = ("fields", "form", "policies")
+    __slots__ = ("fields", "form", "names", "policies")
 
     def __init__(
         self,
@@ -54,7 +54,11 @@ class PolicyGuard(Guard[R]):
         # It has the options, and what it counts nobody asks for.
         super().__init__(Limiter("1/s"), key, form, **options)
         self.policies, self.form, self.fields = policies, form, fields
+        self.names = frozenset(policies.field_names)
         self._check_callable("fields", False)
+        if fields is None and (names := policies.field_names):
+            read = ", ".join(f"field.{name}" for name in names)
+            raise ArgumentError(f"fields is missing: give a function, since the file reads {read}")
 
     async def ask(self, request: R, ask: Ask) -> Ruling:
         """The ruling on a request. Its `key` is the user that the file knows."""
@@ -64,6 +68,10 @@ class PolicyGuard(Guard[R]):
         user = None if is_address else await value(self.key(request))
         given = await value(self.fields(request)) if self.fields is not None else {}
         fields = {name: it for name, it in given.items() if it is not None}
+        for name in fields:
+            if name not in self.names and name not in (names := self.policies.field_names):
+                error = ArgumentError(f"fields has {name!r:.60}, and the file reads {names}")
+                return self.unusable(error)
         head = head_of_asgi(request) if self.form == "asgi" else head_of_wsgi(request)
         try:
             if ask is ask_later:

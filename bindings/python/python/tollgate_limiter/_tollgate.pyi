@@ -309,6 +309,9 @@ class Policies:
     @property
     def in_memory(self) -> bool:
         """Whether they count in the memory of this process, which answers at once."""
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the fields `field.NAME` that the file reads."""
     def reload(self) -> None:
         """Reads the file again. Where it has problems, the policies stay as they are."""
     def run(self, head: _Head) -> PolicyRuling: ...

@@ -187,10 +187,10 @@ struct Paced {
 }
 
 impl Paced {
-    /// When to ask for this cost, unless it is too late by then: the denial then has the wait.
-    fn next(&self, cost: &Cost, left: Duration) -> Option<Instant> {
+    /// The pause before asking for this cost, unless it is too long: the denial then has the wait.
+    fn next(&self, cost: &Cost, left: Duration) -> Option<Duration> {
         let (_, at) = self.next.as_ref().filter(|(admitted, _)| admitted == cost)?;
-        Some(*at).filter(|at| at.saturating_duration_since(Instant::now()) <= left)
+        Some(at.saturating_duration_since(Instant::now())).filter(|pause| *pause <= left)
     }
 
     fn admitted(&mut self, cost: Cost, decision: &Decision<'_>) {
@@ -292,22 +292,28 @@ impl<S: Store> Line<S> {
         let Ok(mut turn) = timeout(left(), waiter.place.turn.lock()).await else {
             return Ok(None);
         };
-        while let Some(at) = self.backed_off_until(&waiter.key) {
-            if at.saturating_duration_since(Instant::now()) > left() {
-                return Ok(None);
+        let (ask, cost) = (ask.waiting(), ask.cost.clone());
+        let mut pause = turn.next(&cost, left());
+        loop {
+            if let Some(pause) = pause {
+                tokio::time::sleep((pause + spread(waiting.jitter)).min(left())).await;
             }
-            tokio::time::sleep_until(at).await;
+            // A response may have asked for a wait in the meantime.
+            while let Some(wait) = self.backed_off(&waiter.key) {
+                if wait > left() {
+                    return Ok(None);
+                }
+                tokio::time::sleep(wait).await;
+            }
+            let decision = self.limiter.check(ask.clone()).await?;
+            if decision.is_allowed() {
+                turn.admitted(cost, &decision);
+            }
+            pause = decision.retry_after().filter(|wait| *wait <= left());
+            if pause.is_none() {
+                return Ok(Some(decision));
+            }
         }
-        let cost = ask.cost.clone();
-        if let Some(at) = turn.next(&cost, left()) {
-            tokio::time::sleep_until(at + spread(waiting.jitter)).await;
-        }
-        let waiting = Waiting { deadline: left(), ..waiting };
-        let decision = self.limiter.until_ready(ask, waiting).await?;
-        if decision.is_allowed() {
-            turn.admitted(cost, &decision);
-        }
-        Ok(Some(decision))
     }
 
     /// No turn of [`Line::until_ready`] for these subjects begins before this time is over: for a
@@ -327,8 +333,10 @@ impl<S: Store> Line<S> {
         Ok(())
     }
 
-    fn backed_off_until(&self, key: &str) -> Option<Instant> {
-        self.backed_off.lock().get(key).copied().filter(|until| *until > Instant::now())
+    /// For how long nobody's turn begins.
+    fn backed_off(&self, key: &str) -> Option<Duration> {
+        let until = *self.backed_off.lock().get(key)?;
+        Some(until.saturating_duration_since(Instant::now())).filter(|wait| !wait.is_zero())
     }
 
     /// Gives a slot back, and lets the first waiter ask immediately. True when it was open until

@@ -274,6 +274,15 @@ async fn no_turn_begins_while_all_back_off() {
     line.back_off("api", Duration::from_secs(7)).unwrap();
     assert_eq!(waiting.await.unwrap(), Some(true));
     assert_eq!(start.elapsed(), Duration::from_secs(10));
+    // One that pauses for the limits at the head of the line is delayed, too.
+    let paced = Arc::new(Line::new(Limiter::memory("1/5s via gcra".parse().unwrap()), 10));
+    assert!(paced.until_ready("api", minute).await.unwrap().is_some());
+    let (head, begun) = (Arc::clone(&paced), Instant::now());
+    let head = tokio::spawn(async move { head.until_ready("api", minute).await.map(|_| ()) });
+    tokio::time::sleep(Duration::from_secs(1)).await; // tidy: sleep-ok the time is paused
+    paced.back_off("api", Duration::from_secs(20)).unwrap();
+    head.await.unwrap().unwrap();
+    assert_eq!(begun.elapsed(), Duration::from_secs(21));
     assert!(line.until_ready("other", Duration::ZERO).await.unwrap().is_some(), "another line");
     line.back_off("other", Duration::MAX).unwrap();
     assert_eq!(line.backed_off.lock().len(), 1, "those that are over are forgotten");
