@@ -309,11 +309,11 @@ impl How {
 
 /// Reads keys of a header, hashed with a secret.
 fn key_of((header, secret): (&str, &str)) -> Result<ApiKey> {
-    let hashing = Hashing::keyed(secret).map_err(wrong("key_secret"))?;
+    let hashing = Hashing::keyed(secret).map_err(wrong("the secret of API keys"))?;
     if header.eq_ignore_ascii_case("authorization") {
         return Ok(ApiKey::bearer(hashing));
     }
-    ApiKey::header(header, hashing).map_err(wrong("api_key_header"))
+    ApiKey::header(header, hashing).map_err(wrong("the header of API keys"))
 }
 
 /// A field that nobody tells, in the words of the packages.
@@ -533,7 +533,14 @@ limit = "3/h via fixed_window"
         let keys = FILE.replace("field.tenant", "api_key");
         let what = failed(&keys, "memory://");
         assert!(what.starts_with("api_key is missing"), "{what}");
-        assert!(key_of(("x-key", "short")).unwrap_err().what.starts_with("key_secret: "));
-        assert!(key_of(("x key", &"s".repeat(64))).unwrap_err().what.starts_with("api_key_header"));
+        assert!(
+            key_of(("x-key", "short")).unwrap_err().what.starts_with("the secret of API keys: ")
+        );
+        assert!(
+            key_of(("x key", &"s".repeat(64)))
+                .unwrap_err()
+                .what
+                .starts_with("the header of API keys: ")
+        );
     }
 }

@@ -9,7 +9,7 @@ import type {
 } from "./index";
 
 /** A request of Express, as far as it is known here. */
-type Request = IncomingMessage & { ip?: string; tollgate?: Decision };
+type Request = IncomingMessage & { ip?: string | undefined; tollgate?: Decision | undefined };
 
 /**
  * Middleware that checks each request, and answers denied ones. The decision is in `req.tollgate`.

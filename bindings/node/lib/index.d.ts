@@ -496,7 +496,7 @@ export interface PolicySettings {
   client?: ClientAddress;
   /** The headers that tell a client about its limits. By default `draft`. */
   headers?: Profile;
-  /** The header with API keys, and the secret of 32 bytes or more by which they are hashed. */
+  /** The header with API keys, and the secret of 16 bytes or more by which they are hashed. */
   apiKey?: readonly [header: string, secret: string];
 }
 

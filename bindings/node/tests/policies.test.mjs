@@ -94,7 +94,7 @@ test("what is wrong is named", async () => {
   assert.throws(() => new Policies(path, { store: "ftp://host" }), StoreError);
   assert.throws(() => new Policies(path), /store must be a string/);
   const short = { store: "memory://", apiKey: ["x-key", "short"] };
-  assert.throws(() => new Policies(path, short), /key_secret/);
+  assert.throws(() => new Policies(path, short), /the secret of API keys/);
   const policies = new Policies(path, { store: "memory://" });
   await assert.rejects(policies.judge({ method: "GET" }), /target must be a string/);
   const fields = { tenant: 7 };

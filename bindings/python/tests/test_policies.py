@@ -102,7 +102,7 @@ def test_what_is_wrong_is_named(file: str) -> None:
         Policies("/none.toml", "memory://")
     with pytest.raises(StoreError, match="ftp"):
         Policies(file, "ftp://host")
-    with pytest.raises(ArgumentError, match="key_secret"):
+    with pytest.raises(ArgumentError, match="the secret of API keys"):
         Policies(file, "memory://", api_key=("x-key", "short"))
     with pytest.raises(TypeError):
         Policies(file)  # type: ignore[call-arg]

@@ -218,6 +218,7 @@ const ASKED: &[&[Field]] = &[
         field("receipt", Kind::Flag),
         field("kind", Kind::Word(&["check", "reserve", "acquire"])),
         field("waiting", Kind::Word(&["again"])),
+        field("response", Kind::Word(&["draft", "legacy", "both", "none"])),
     ],
 ];
 

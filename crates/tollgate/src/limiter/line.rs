@@ -292,7 +292,8 @@ impl<S: Store> Line<S> {
         let Ok(mut turn) = timeout(left(), waiter.place.turn.lock()).await else {
             return Ok(None);
         };
-        let (ask, cost) = (ask.waiting(), ask.cost.clone());
+        let cost = ask.cost.clone();
+        let ask = ask.waiting();
         let mut pause = turn.next(&cost, left());
         loop {
             if let Some(pause) = pause {
@@ -307,7 +308,7 @@ impl<S: Store> Line<S> {
             }
             let decision = self.limiter.check(ask.clone()).await?;
             if decision.is_allowed() {
-                turn.admitted(cost, &decision);
+                turn.admitted(cost.clone(), &decision);
             }
             pause = decision.retry_after().filter(|wait| *wait <= left());
             if pause.is_none() {

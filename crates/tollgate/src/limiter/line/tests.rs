@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::operation::Operation;
-use crate::{Around, MemoryStore, StoreError};
+use crate::{Around, MemoryStore, StoreError, TokioClock};
 
 type Waiting = tokio::task::JoinHandle<Turn>;
 
@@ -275,7 +275,9 @@ async fn no_turn_begins_while_all_back_off() {
     assert_eq!(waiting.await.unwrap(), Some(true));
     assert_eq!(start.elapsed(), Duration::from_secs(10));
     // One that pauses for the limits at the head of the line is delayed, too.
-    let paced = Arc::new(Line::new(Limiter::memory("1/5s via gcra".parse().unwrap()), 10));
+    let clock = TokioClock::at_micros(1_800_000_000_000_000);
+    let store = MemoryStore::builder().clock(clock).build();
+    let paced = Arc::new(Line::new(Limiter::new("1/5s via gcra".parse().unwrap(), store), 10));
     assert!(paced.until_ready("api", minute).await.unwrap().is_some());
     let (head, begun) = (Arc::clone(&paced), Instant::now());
     let head = tokio::spawn(async move { head.until_ready("api", minute).await.map(|_| ()) });
