@@ -526,6 +526,20 @@ limit = "3/h via fixed_window"
     }
 
     #[test]
+    fn a_file_may_be_yaml() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("policies.yaml");
+        let text = "version: 1\npolicies:\n- name: api\n  on_failure: deny\n  \
+                    limits: [{ subject: ip, limit: 1/h }]\n";
+        std::fs::write(&path, text).unwrap();
+        let (file, store, headers) = (path.to_str().unwrap(), "memory://", "none");
+        let options = PolicyOptions { file, store, headers, clients: None, api_key: None };
+        let policies = Policies::new(&options).unwrap();
+        let judged = [(); 2].map(|()| status(&policies.judge(head("192.0.2.7")).unwrap()));
+        assert_eq!(judged, [200, 429]);
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let failed = |text: &str, store: &str| made(text, store).map(|_| ()).unwrap_err().what;
         assert!(failed("version = 1", "memory://").contains("policies.toml:1:1"));
