@@ -128,7 +128,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// dial connects, and says who asks.
+// dial connects, and logs in.
 func (p *pool) dial(ctx context.Context) (net.Conn, *bufio.Reader, error) {
 	connected, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.address)
 	if err != nil {

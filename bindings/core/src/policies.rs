@@ -271,7 +271,8 @@ impl How {
         let (first, tried) = watch::channel(is_near);
         if !is_near {
             runtime.spawn(async move {
-                while store.try_connect().await.is_err() {
+                // Nobody waits for a store whose policies are gone.
+                while !first.is_closed() && store.try_connect().await.is_err() {
                     first.send_replace(true);
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -344,7 +345,7 @@ fn given<'h>(head: &Head<'h>) -> Option<&'h Given> {
 }
 
 impl RequestHead<'_> {
-    /// The request, or why there is none.
+    /// The request, or the reason why none can be made.
     fn request(self) -> core::result::Result<Request<()>, &'static str> {
         let mut request = Request::new(());
         let method = Method::from_bytes(self.method.as_bytes());

@@ -4,7 +4,7 @@ use napi::Either;
 use napi::bindgen_prelude::Null;
 use napi_derive::napi;
 use tollgate::{Cost, Decision, Limiter as Engine, Report, wire};
-use tollgate_binding::{Limiter, SubjectPart, ask, ready};
+use tollgate_binding::{Limiter, Replay, SubjectPart, ask, ready};
 
 use crate::amounts::{Amount, asked};
 use crate::error::{self, Result};
@@ -12,7 +12,6 @@ use crate::handles::Handled as _;
 use crate::limits::parts;
 use crate::numbers::{self, number};
 use crate::reply::or_null;
-use crate::tap::Replay;
 
 /// A decision as JavaScript keeps it.
 #[napi(object, object_to_js = false)]

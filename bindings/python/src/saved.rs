@@ -3,11 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tollgate::engine::{Carried, Fields, Outcome};
-use tollgate::operation::Operation;
 use tollgate::{
-    Ask, Authority, Cost, Facts, Hold, Keeps, LimitSet, Limiter, ParseError, Receipt, Store,
-    StoreError, Subject, Time, at_once,
+    Ask, Authority, Cost, Hold, LimitSet, Limiter, ParseError, Receipt, Subject, Time, at_once,
 };
+use tollgate_binding::Replay;
 
 use crate::error;
 
@@ -62,39 +61,6 @@ pub(crate) fn saved(decision: &tollgate::Decision<'_>) -> Saved {
     (parts, numbers, charge, marks, terms, decision.authority().name().to_owned())
 }
 
-/// A store that answers a check once more as another one did.
-struct Answered {
-    store: u64,
-    outcome: Outcome,
-}
-
-impl Store for Answered {
-    const KEEPS: Keeps = Keeps::COUNTS;
-
-    fn identity(&self) -> u64 {
-        self.store
-    }
-
-    fn issued(&self, _: &Receipt) -> bool {
-        false
-    }
-
-    fn facts(&self) -> Facts {
-        Facts::new(None, 0).answering_at_once(true)
-    }
-
-    fn will_wait(&self, _: core::time::Duration) {}
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
-        let answer = operation.if_question(|_| Some(Ok(self.outcome.clone())));
-        answer.unwrap_or_else(|| Err(StoreError::misuse("it answers one check")))
-    }
-
-    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>> {
-        at_once(self.perform(operation))
-    }
-}
-
 /// The decision that was saved.
 ///
 /// # Errors
@@ -132,7 +98,7 @@ pub(crate) fn restored(saved: Saved) -> Result<tollgate::Decision<'static>, toll
     let Some(((subject, limits), rest)) = parts.split_first() else {
         return Err(tollgate::Error::Ask("a saved decision has a subject".to_owned()));
     };
-    let limiter = Limiter::new(limits.clone(), Answered { store, outcome });
+    let limiter = Limiter::new(limits.clone(), Replay { outcome, identity: store });
     let mut ask = Ask::new(subject);
     for (subject, limits) in rest {
         ask = ask.and_under(subject, limits);
