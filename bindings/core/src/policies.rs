@@ -4,7 +4,6 @@
 use core::convert::Infallible;
 use core::future::{Ready, ready};
 use core::net::SocketAddr;
-use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use tokio::sync::watch;
-use tollgate::{MemoryStore, ParseError, Store, at_once};
+use tollgate::{MemoryStore, ParseError, Store, StoreError, at_once};
 use tollgate_policy::{Field, Gate};
 use tollgate_stores::{AnyStore, StoreUrl};
 use tollgate_tower::answer::Profile;
@@ -73,7 +72,7 @@ pub struct RequestHead<'h> {
 /// The policies of a file and the store in which they count.
 #[derive(Debug)]
 pub struct Policies {
-    how: How,
+    how: Arc<How>,
     door: Arc<Door>,
 }
 
@@ -107,6 +106,23 @@ impl Drop for Opened {
     }
 }
 
+impl Door {
+    /// The layer of this process, opened if it is not. No fork happens meanwhile.
+    fn opened(&self, how: &How) -> Result<Arc<Opened>> {
+        let mut open = lock(&self.0);
+        if open.0 != std::process::id() {
+            // The parent's: neither used nor dropped.
+            core::mem::forget(core::mem::replace(&mut *open, (std::process::id(), None)));
+        }
+        if let Some(opened) = &open.1 {
+            return Ok(Arc::clone(opened));
+        }
+        let opened = Arc::new(how.open()?);
+        open.1 = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+}
+
 impl Closing for Door {
     fn close(&self) {
         lock(&self.0).1 = None;
@@ -131,7 +147,7 @@ impl Policies {
             api_key: api_key.map(key_of).transpose()?,
         };
         let door = Arc::new(Door(Mutex::new((std::process::id(), None))));
-        let policies = Self { how, door };
+        let policies = Self { how: Arc::new(how), door };
         if policies.is_file() {
             fork::close_before_fork(&policies.door);
         }
@@ -164,17 +180,7 @@ impl Policies {
 
     /// The layer of this process. No fork happens meanwhile.
     fn opened(&self) -> Result<Arc<Opened>> {
-        let mut open = lock(&self.door.0);
-        if open.0 != std::process::id() {
-            // The parent's: neither used nor dropped.
-            core::mem::forget(core::mem::replace(&mut *open, (std::process::id(), None)));
-        }
-        if let Some(opened) = &open.1 {
-            return Ok(Arc::clone(opened));
-        }
-        let opened = Arc::new(self.how.open()?);
-        open.1 = Some(Arc::clone(&opened));
-        Ok(opened)
+        self.door.opened(&self.how)
     }
 
     /// The names of the fields `field.NAME` that the file reads now.
@@ -195,21 +201,28 @@ impl Policies {
     /// # Errors
     /// The policies do not count in memory.
     pub fn judge(&self, head: RequestHead<'_>) -> Result<Ruling> {
-        let ruling = self.ruling(head)?;
+        let ruling = judged(self.opened()?, head.request());
         at_once(ruling).ok_or_else(|| Failure::other("memory answers at once"))
     }
 
     /// The part that asks and waits for the ruling. A fork of another thread may happen while it is
-    /// called, and not before.
+    /// called, and not before. A file is opened and left within it, so that no fork finds it open.
     ///
     /// # Errors
-    /// The system has no threads left; a file of counts that cannot be opened.
-    pub fn waiting(&self, head: RequestHead<'_>) -> Result<impl FnOnce() -> Ruling + Send + use<>> {
-        let (runtime, gate) = (runtime()?, self.is_file().then(fork::gate));
-        let ruling = self.ruling(head)?;
+    /// The system has no threads left; of the part, a file of counts that cannot be opened.
+    pub fn waiting(
+        &self,
+        head: RequestHead<'_>,
+    ) -> Result<impl FnOnce() -> Result<Ruling> + Send + use<>> {
+        let (runtime, gate, request) = (runtime()?, fork::gate(), head.request());
+        let on_network = (!self.is_file()).then(|| self.opened()).transpose()?;
+        let (how, door) = (Arc::clone(&self.how), Arc::clone(&self.door));
         Ok(move || {
-            let _passed = gate.map(|it| it.read().unwrap_or_else(PoisonError::into_inner));
-            runtime.block_on(ruling)
+            let Some(opened) = on_network else {
+                let _passed = gate.read().unwrap_or_else(PoisonError::into_inner);
+                return Ok(runtime.block_on(judged(door.opened(&how)?, request)));
+            };
+            Ok(runtime.block_on(judged(opened, request)))
         })
     }
 
@@ -224,8 +237,9 @@ impl Policies {
         carrier: &Arc<Carrier>,
     ) -> Result<()> {
         let (runtime, carrier) = (runtime()?, Arc::clone(carrier));
-        let answer = move |ruling| {
-            sender.send(Ok(BindingAnswer::Ruling(Box::new(ruling))));
+        let answer = move |ruling: Result<Ruling>| {
+            let ruling = ruling.map(|ruling| BindingAnswer::Ruling(Box::new(ruling)));
+            sender.send(ruling.map_err(|it| StoreError::permanent(it.what).into()));
             carrier.ring();
         };
         if self.is_file() {
@@ -233,27 +247,25 @@ impl Policies {
             runtime.spawn_blocking(move || answer(waiting()));
             return Ok(());
         }
-        let ruling = self.ruling(head)?;
-        runtime.spawn(async move { answer(ruling.await) });
+        let (opened, request) = (self.opened()?, head.request());
+        runtime.spawn(async move { answer(Ok(judged(opened, request).await)) });
         Ok(())
     }
+}
 
-    fn ruling(
-        &self,
-        head: RequestHead<'_>,
-    ) -> Result<Pin<Box<dyn Future<Output = Ruling> + Send>>> {
-        let opened = self.opened()?;
-        let request = match head.request() {
-            Ok(request) => request,
-            Err(what) => return Ok(Box::pin(ready(Ruling::unreadable(what)))),
-        };
-        Ok(Box::pin(async move {
-            // It ends with the first attempt, too, if that never comes.
-            let _ = opened.tried.clone().wait_for(|tried| *tried).await;
-            let Ok(response) = opened.limited.clone().call(request).await;
-            Ruling::from(response)
-        }))
-    }
+/// The ruling on a request, if there is one.
+async fn judged(
+    opened: Arc<Opened>,
+    request: core::result::Result<Request<()>, &'static str>,
+) -> Ruling {
+    let request = match request {
+        Ok(request) => request,
+        Err(what) => return Ruling::unreadable(what),
+    };
+    // It ends with the first attempt, too, if that never comes.
+    let _ = opened.tried.clone().wait_for(|tried| *tried).await;
+    let Ok(response) = opened.limited.clone().call(request).await;
+    Ruling::from(response)
 }
 
 impl How {
@@ -498,7 +510,7 @@ limit = "3/h via fixed_window"
     fn a_file_of_counts_answers_threads_and_loops() {
         let Made { dir: _dir, policies } = made(FILE, "sqlite://DIR/counts.db").unwrap();
         assert!(!policies.in_memory());
-        let waited = || policies.waiting(head("192.0.2.8")).unwrap()();
+        let waited = || policies.waiting(head("192.0.2.8")).unwrap()().unwrap();
         assert_eq!(status(&waited()), 200);
         fork::close_files();
         let (bell, rung) = mpsc::channel();
@@ -518,7 +530,8 @@ limit = "3/h via fixed_window"
     #[test]
     fn local_shares_decide_while_a_server_is_away() {
         let made = made(FILE, "redis://127.0.0.1:1?deadline=100ms").unwrap();
-        let rulings = [(); 2].map(|()| made.policies.waiting(head("192.0.2.7")).unwrap()());
+        let rulings =
+            [(); 2].map(|()| made.policies.waiting(head("192.0.2.7")).unwrap()().unwrap());
         // Half of two for each of two nodes.
         assert_eq!([status(&rulings[0]), status(&rulings[1])], [200, 429]);
         let warned = rulings.iter().flat_map(|it| &it.warnings);

@@ -95,7 +95,7 @@ impl Policies {
             return Ok(PolicyRuling(Box::new(ruling)));
         }
         let waiting = with_head(head, |head| self.0.waiting(head)).map_err(raised)?;
-        Ok(PolicyRuling(Box::new(py.detach(waiting))))
+        Ok(PolicyRuling(Box::new(py.detach(waiting).map_err(raised)?)))
     }
 
     /// Judges a request for `future`, a future of the loop whose answers `bridge` carries.
